@@ -1,0 +1,174 @@
+"""Operators that GPUs run as one kernel and the meta device does not: attention, recurrences.
+
+Each is a shape-only operator in the `foretell` namespace with an autograd rule, so that a
+recorder sees one forward and one backward operator with the right inputs, outputs and saved
+tensors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_LIBRARY = torch.library.Library("foretell", "FRAGMENT")
+_LIBRARY.define(
+    "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal) -> (Tensor, Tensor)"
+)
+_LIBRARY.define(
+    "attention_backward(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor out, Tensor lse, "
+    "Tensor grad, bool causal, bool mask_grad) -> (Tensor, Tensor, Tensor, Tensor)"
+)
+_LIBRARY.define("rnn(Tensor x, Tensor[] weights, Tensor[] states, int width) -> (Tensor, Tensor)")
+_LIBRARY.define(
+    "rnn_backward(Tensor x, Tensor[] weights, Tensor reserve, Tensor grad) -> (Tensor, Tensor[])"
+)
+
+
+def _attention_meta(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool
+) -> tuple[torch.Tensor, torch.Tensor]:
+    out = q.new_empty((*q.shape[:-1], v.shape[-1]))
+    return out, q.new_empty(q.shape[:-1], dtype=torch.float32)
+
+
+def _attention_backward_meta(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    mask: torch.Tensor | None,
+    out: torch.Tensor,
+    lse: torch.Tensor,
+    grad: torch.Tensor,
+    causal: bool,
+    mask_grad: bool,
+) -> tuple[torch.Tensor, ...]:
+    grad_mask = torch.empty_like(mask) if mask_grad and mask is not None else q.new_empty(0)
+    return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), grad_mask
+
+
+def _rnn_meta(
+    x: torch.Tensor, weights: list[torch.Tensor], states: list[torch.Tensor], width: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    # The reserve keeps gate activations of every layer for backward, as cuDNN's does.
+    out = x.new_empty((*x.shape[:-1], width))
+    gates = sum(w.shape[0] for w in weights if w.dim() == 2) // 2
+    return out, x.new_empty((*x.shape[:-1], gates))
+
+
+def _rnn_backward_meta(
+    x: torch.Tensor, weights: list[torch.Tensor], reserve: torch.Tensor, grad: torch.Tensor
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    return torch.empty_like(x), [torch.empty_like(w) for w in weights]
+
+
+for _name, _kernel in {
+    "attention": _attention_meta,
+    "attention_backward": _attention_backward_meta,
+    "rnn": _rnn_meta,
+    "rnn_backward": _rnn_backward_meta,
+}.items():
+    _LIBRARY.impl(_name, _kernel, "Meta")
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Any, k: Any, v: Any, mask: Any, causal: bool) -> Any:
+        out, lse = torch.ops.foretell.attention(q, k, v, mask, causal)
+        ctx.save_for_backward(q, k, v, mask, out, lse)
+        ctx.causal = causal
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        q, k, v, mask, out, lse = ctx.saved_tensors
+        wants_mask = bool(ctx.needs_input_grad[3])
+        dq, dk, dv, dmask = torch.ops.foretell.attention_backward(
+            q, k, v, mask, out, lse, grads[0], ctx.causal, wants_mask
+        )
+        return dq, dk, dv, dmask if wants_mask else None, None
+
+
+def attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """scaled_dot_product_attention as one operator (dropout happens inside the kernel)."""
+    leading = torch.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
+    query, key, value = (
+        t if t.shape[:-3] == leading else t.expand(*leading, *t.shape[-3:])
+        for t in (query, key, value)
+    )
+    result: torch.Tensor = _Attention.apply(query, key, value, attn_mask, is_causal)
+    return result
+
+
+def attention_spelled_out(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """The same as separate matrix products and a softmax, as before fused kernels existed."""
+    if enable_gqa and key.shape[-3] != query.shape[-3]:
+        repeats = query.shape[-3] // key.shape[-3]
+        key, value = (t.repeat_interleave(repeats, -3) for t in (key, value))
+    scores = query * (scale or 1.0 / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
+    if is_causal:
+        allowed = torch.ones(
+            scores.shape[-2:], dtype=torch.bool, device=scores.device
+        ).tril()
+        scores = scores.masked_fill(~allowed, float("-inf"))
+    elif attn_mask is not None:
+        if attn_mask.dtype == torch.bool:
+            scores = scores.masked_fill(~attn_mask, float("-inf"))
+        else:
+            scores = scores + attn_mask
+    weights = scores.softmax(-1)
+    if dropout_p > 0.0:
+        weights = torch.native_dropout(weights, dropout_p, True)[0]
+    return weights.to(value.dtype) @ value
+
+
+class _Recurrent(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, width: int, layers: int, states: Any, *weights: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        out, reserve = torch.ops.foretell.rnn(x, list(weights), list(states), width)
+        ctx.save_for_backward(x, reserve, *weights)
+        ctx.width = width
+        finals = [s.new_empty((layers, *s.shape[1:]), dtype=x.dtype) for s in states]
+        return (out, *finals)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        x, reserve, *weights = ctx.saved_tensors
+        grad = grads[0] if grads[0] is not None else x.new_empty((*x.shape[:-1], ctx.width))
+        dx, dweights = torch.ops.foretell.rnn_backward(x, list(weights), reserve, grad)
+        return dx, None, None, None, *dweights
+
+
+def recurrent(
+    name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """torch's lstm/gru/rnn_tanh/rnn_relu on plain (not packed) input as one operator."""
+    if kwargs or len(args) != 9 or not isinstance(args[2], (list, tuple)):
+        return original(*args, **kwargs)
+    x, state, weights, _, layers, _, _, bidirectional, _ = args
+    states = list(state) if isinstance(state, (list, tuple)) else [state]
+    directions = 2 if bidirectional else 1
+    width = states[0].shape[-1] * directions
+    weights = [w.to(x.dtype) for w in weights]
+    return _Recurrent.apply(x, width, layers * directions, states, *weights)

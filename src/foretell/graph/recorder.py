@@ -1,0 +1,187 @@
+"""Record every kernel of a step, with the lifetimes of its memory, while it runs on meta tensors.
+
+A dispatch mode sits below autograd and sees each operator of forward and backward. Releases of
+memory are seen through weak references on storages, so what is saved for backward is not
+guessed: it is what autograd really held.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from foretell.errors import CaptureError
+from foretell.graph.cost import Call
+from foretell.graph.kinds import KindTable, attributes, spec_of
+from foretell.graph.memo import Plan, Signature, signature, tensors_in
+from foretell.graph.ops import Phase, classify
+
+_NO_KERNEL = frozenset(
+    "detach alias lift_fresh lift _unsafe_view _reshape_alias empty empty_like new_empty "
+    "empty_strided new_empty_strided empty_permuted resize_ set_".split()
+)
+_ACCUMULATE_GRAD = 2**63
+
+
+class Recorder(TorchDispatchMode):
+    """Collects the rows of a Graph. Use as a context manager around forward and backward."""
+
+    def __init__(self, kinds: KindTable) -> None:
+        super().__init__()
+        self.kinds = kinds
+        self.op_kind: list[int] = []
+        self.op_phase: list[int] = []
+        self.op_module: list[int] = []
+        self.op_forward: list[int] = []
+        self.op_parameter: list[int] = []
+        self.edges: list[tuple[int, int]] = []
+        self.storage_nbytes: list[int] = []
+        self.storage_alloc: list[int] = []
+        self.storage_free: list[int] = []
+        self.storage_module: list[int] = []
+        self.modules: dict[str, int] = {"": 0}
+        self.module_stack: list[int] = []
+        self._live: dict[int, tuple[int, Any]] = {}
+        self._writer: list[int] = []
+        self._parameter_of: dict[int, int] = {}
+        self._forward_by_sequence: dict[int, tuple[int, int]] = {}
+        self._plans: dict[Signature, Plan] = {}
+        self._traits: dict[Any, tuple[str, bool]] = {}
+
+    def adopt(self, tensor: torch.Tensor, parameter: int = -1) -> int:
+        """Register memory that exists before the step; returns its storage number."""
+        number = self._storage_number(tensor, alloc=-1)
+        if parameter >= 0:
+            self._parameter_of.setdefault(number, parameter)
+        return number
+
+    def module_index(self, path: str) -> int:
+        """Number of a module path, new or known."""
+        return self.modules.setdefault(path, len(self.modules))
+
+    def finish(self) -> None:
+        """Stop watching: what lives now outlives the step."""
+        self._live.clear()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        traits = self._traits.get(func)
+        if traits is None:
+            traits = self._traits[func] = _traits(func)
+        name, no_kernel = traits
+        if name == "_local_scalar_dense":
+            return _neutral_scalar(args[0])
+        if no_kernel:
+            out = func(*args, **kwargs)
+            for tensor in tensors_in(out):
+                self._storage_number(tensor, alloc=len(self.op_kind))
+            return out
+        inputs: list[torch.Tensor] = []
+        key = signature(func, args, kwargs, inputs)
+        plan = self._plans.get(key)
+        if plan is None:
+            out = _run_meta(func, args, kwargs)
+            kind = self.kinds.add(
+                Call(
+                    name=name,
+                    op_class=classify(name),
+                    inputs=tuple(spec_of(t) for t in inputs),
+                    outputs=tuple(spec_of(t) for t in tensors_in(out)),
+                    **attributes(name, args),
+                )
+            )
+            plan = self._plans[key] = Plan(out, inputs, kind)
+        else:
+            out = plan.replay(func, args, kwargs, inputs)
+        self._append(plan.kind, name, inputs, out)
+        return out
+
+    def _append(self, kind: int, name: str, inputs: list[torch.Tensor], out: Any) -> None:
+        index = len(self.op_kind)
+        phase, module, forward = self._context(index)
+        self.op_kind.append(kind)
+        self.op_phase.append(phase)
+        self.op_module.append(module)
+        self.op_forward.append(forward)
+        parameter = -1
+        for tensor in inputs:
+            number = self._storage_number(tensor, alloc=-1)
+            writer = self._writer[number]
+            if writer >= 0:
+                self.edges.append((writer, index))
+            if parameter < 0:
+                parameter = self._parameter_of.get(number, -1)
+        self.op_parameter.append(parameter)
+        for tensor in tensors_in(out):
+            number = self._storage_number(tensor, alloc=index, module=module)
+            self._writer[number] = index
+            if parameter >= 0 and name == "_to_copy":
+                self._parameter_of[number] = parameter
+
+    def _context(self, index: int) -> tuple[Phase, int, int]:
+        """Phase, module and forward twin of the operator being recorded."""
+        module = self.module_stack[-1] if self.module_stack else 0
+        node = torch._C._current_autograd_node()
+        if node is None or self.module_stack:
+            # Autograd numbers its node just before the operator runs.
+            sequence = torch.autograd._get_sequence_nr() - 1
+            self._forward_by_sequence[sequence] = (index, module)
+            return (Phase.FORWARD if node is None else Phase.RECOMPUTE), module, -1
+        sequence = node._sequence_nr()
+        if sequence >= _ACCUMULATE_GRAD:
+            return Phase.BACKWARD, 0, -1
+        forward, module = self._forward_by_sequence.get(sequence, (-1, 0))
+        return Phase.BACKWARD, module, forward
+
+    def _storage_number(self, tensor: torch.Tensor, alloc: int, module: int = 0) -> int:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        held = self._live.get(key)
+        if held is not None:
+            return held[0]
+        number = len(self.storage_alloc)
+        self.storage_nbytes.append(storage.nbytes())
+        self.storage_alloc.append(alloc)
+        self.storage_free.append(-1)
+        self.storage_module.append(module)
+        self._writer.append(-1)
+        self._live[key] = (number, weakref.ref(storage, self._on_release(key, number)))
+        return number
+
+    def _on_release(self, key: int, number: int) -> Callable[[Any], None]:
+        def released(_: Any) -> None:
+            held = self._live.get(key)
+            if held is not None and held[0] == number:
+                del self._live[key]
+                self.storage_free[number] = max(len(self.op_kind) - 1, 0)
+
+        return released
+
+
+def _traits(func: Any) -> tuple[str, bool]:
+    """(base name, whether it only makes a view or reserves memory)."""
+    name = func._schema.name.split("::")[-1]
+    return name, bool(func.is_view) or name in _NO_KERNEL
+
+
+def _run_meta(func: Any, args: Any, kwargs: Any) -> Any:
+    try:
+        return func(*args, **kwargs)
+    except NotImplementedError as error:
+        raise CaptureError(
+            f"operator {func} has no shape rule for the meta device: register one with "
+            "torch.library.register_fake, or replace the operator"
+        ) from error
+
+
+def _neutral_scalar(tensor: torch.Tensor) -> bool | int | float:
+    """What reading a number out of a meta tensor answers: nothing there, so no."""
+    if tensor.dtype == torch.bool:
+        return False
+    return 0.0 if tensor.is_floating_point() else 0
