@@ -123,7 +123,9 @@ _AUTOCAST_NAMES = _LOWER_PRECISION | _FP32 | _FP32_OUTPUT | _WIDEST
 @functools.cache
 def _without_override_check(func: _Call) -> _Call | None:
     """A Python function with its 'does anyone override me?' question answered no."""
-    if not isinstance(func, types.FunctionType) or not _ASKS_AGAIN & set(func.__code__.co_names):
+    if not isinstance(func, types.FunctionType):
+        return None
+    if not _ASKS_AGAIN & set(func.__code__.co_names) & func.__globals__.keys():
         return None
     scope = dict(func.__globals__)
     scope.update(dict.fromkeys(_ASKS_AGAIN, _never))
