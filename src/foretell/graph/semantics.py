@@ -38,6 +38,7 @@ _FP32_OUTPUT = frozenset("prod softmax log_softmax cumprod cumsum sum".split())
 _WIDEST = frozenset(
     "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put scatter_add cat stack".split()
 )
+_COMPOSED = ("torch.nn.functional", "torch.functional")
 _ASKS_AGAIN = frozenset(
     {"has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"}
 )
@@ -125,7 +126,9 @@ def _without_override_check(func: _Call) -> _Call | None:
     """A Python function with its 'does anyone override me?' question answered no."""
     if not isinstance(func, types.FunctionType):
         return None
-    if not _ASKS_AGAIN & set(func.__code__.co_names) & func.__globals__.keys():
+    if func.__globals__.get("__name__") not in _COMPOSED or not _ASKS_AGAIN & set(
+        func.__code__.co_names
+    ):
         return None
     scope = dict(func.__globals__)
     scope.update(dict.fromkeys(_ASKS_AGAIN, _never))

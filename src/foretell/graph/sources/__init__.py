@@ -1,0 +1,135 @@
+"""Where models come from: a reference in, a Graph out, captured or from the cache.
+
+    timm:resnet50                          a model of the timm package
+    hf:meta-llama/Llama-3.1-8B             a well-known architecture, facts shipped with us
+    hf:path/config.json                    a local Hugging Face configuration
+    transformer:layers=24,hidden=1024,...  a transformer that exists only as numbers
+    path/file.py:function                  the user's own code
+    package.module:function                the user's own code, installed
+
+Nothing here imports torch until a model really has to be captured.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foretell._version import __version__
+from foretell.errors import InputError
+from foretell.graph.graph import Graph
+from foretell.graph.store import GraphCache
+
+if TYPE_CHECKING:
+    from foretell.graph.capture import Subject
+
+_LIBRARY = {"timm": "timm", "hf": "transformers", "transformer": ""}
+
+
+def graph_of(
+    reference: str,
+    *,
+    image_size: int | None = None,
+    seq: int | None = None,
+    mode: str = "train",
+    precision: str = "fp32",
+    channels_last: bool = False,
+    fused_attention: bool = True,
+    recompute: str = "none",
+    cache: GraphCache | None = None,
+) -> Graph:
+    """The graph of a model reference; `recompute` is none, full, selective or module names."""
+    scheme = scheme_of(reference)
+    options: dict[str, Any] = {
+        "mode": mode,
+        "precision": _captured_precision(precision),
+        "channels_last": channels_last,
+        "fused_attention": fused_attention,
+        "recompute": recompute if mode == "train" else "none",
+    }
+    if scheme == "python":
+        return _capture(reference, scheme, image_size, seq, options)
+    key = {
+        "reference": reference,
+        "image_size": image_size,
+        "seq": seq,
+        **options,
+        **_versions(scheme, reference),
+    }
+    cache = cache or GraphCache()
+    found = cache.get(key)
+    if found is None:
+        found = _capture(reference, scheme, image_size, seq, options)
+        cache.put(key, found)
+    return found
+
+
+def scheme_of(reference: str) -> str:
+    """'timm', 'hf', 'transformer' or 'python'; refuses what is none of them."""
+    scheme, colon, rest = reference.partition(":")
+    if scheme in _LIBRARY and rest:
+        return scheme
+    if not colon or not rest or not scheme:
+        raise InputError(
+            f"model reference {reference!r} is not understood: write timm:NAME, hf:NAME, "
+            "transformer:layers=..., file.py:function or package.module:function"
+        )
+    return "python"
+
+
+def subject_of(reference: str, *, image_size: int | None = None, seq: int | None = None) -> Subject:
+    """The model behind a reference, built on the meta device and ready to capture."""
+    scheme = scheme_of(reference)
+    name = reference.partition(":")[2]
+    if scheme == "timm":
+        from foretell.graph.sources.timm_source import build_timm
+
+        return build_timm(name, image_size=image_size)
+    if scheme == "hf":
+        from foretell.graph.sources.hf_source import build_hf
+
+        return build_hf(name, seq=seq, image_size=image_size)
+    if scheme == "transformer":
+        from foretell.graph.sources.transformer_source import build_transformer
+
+        return build_transformer(name, seq=seq)
+    from foretell.graph.sources.python_source import build_python
+
+    return build_python(reference)
+
+
+def _capture(
+    reference: str, scheme: str, image_size: int | None, seq: int | None, options: dict[str, Any]
+) -> Graph:
+    from foretell.graph.capture import CaptureOptions, capture
+    from foretell.graph.sources.blocks import recompute_paths
+
+    subject = subject_of(reference, image_size=image_size, seq=seq)
+    choice = options["recompute"]
+    named = choice if choice in ("none", "full", "selective") else choice.split(",")
+    paths = recompute_paths(subject.module, named)
+    return capture(subject, CaptureOptions(**{**options, "recompute": paths}))
+
+
+def _captured_precision(precision: str) -> str:
+    """tf32 changes the speed of matrix products, not the operators; fp8 runs on a bf16 graph."""
+    return {"tf32": "fp32", "fp8": "bf16"}.get(precision, precision)
+
+
+def _versions(scheme: str, reference: str) -> dict[str, Any]:
+    versions: dict[str, Any] = {"foretell": __version__, "torch": _version("torch")}
+    library = _LIBRARY.get(scheme)
+    if library:
+        versions[library] = _version(library)
+    path = Path(reference.partition(":")[2])
+    if scheme == "hf" and path.suffix == ".json" and path.is_file():
+        versions["config"] = path.read_text(encoding="utf-8", errors="replace")
+    return versions
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"

@@ -1,0 +1,253 @@
+"""transformer:layers=24,hidden=1024,...: GPT, Llama and mixture-of-experts models from numbers.
+
+For models that exist only as a table row. Plain PyTorch modules; what each option means:
+
+    layers, hidden, heads, seq, vocab   required sizes
+    ffn=4*hidden                        width of the feed-forward block
+    kv_heads=heads                      fewer: grouped-query attention
+    gated                               gated (SwiGLU) feed-forward, three matrices
+    rmsnorm                             RMSNorm instead of LayerNorm
+    rope                                rotary positions instead of learned ones
+    experts=, topk=2                    mixture of experts in every layer
+    tied                                output matrix shared with the embedding
+    nobias                              linear layers without bias (implied by rmsnorm)
+    encoder                             bidirectional attention (BERT-like)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from foretell.errors import InputError, UnknownNameError
+from foretell.graph.capture import Subject
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerShape:
+    """The numbers that define a decoder-only transformer."""
+
+    layers: int
+    hidden: int
+    heads: int
+    seq: int
+    vocab: int
+    ffn: int = 0
+    kv_heads: int = 0
+    experts: int = 0
+    topk: int = 2
+    gated: bool = False
+    rmsnorm: bool = False
+    rope: bool = False
+    tied: bool = False
+    nobias: bool = False
+    encoder: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "hidden", "heads", "seq", "vocab", "topk"):
+            if getattr(self, name) < 1:
+                raise InputError(f"transformer: {name}={getattr(self, name)} must be at least 1")
+        if self.hidden % self.heads:
+            raise InputError(
+                f"transformer: hidden={self.hidden} is not divisible by heads={self.heads}"
+            )
+        if self.heads % (self.kv_heads or self.heads):
+            raise InputError(
+                f"transformer: heads={self.heads} is not divisible by kv_heads={self.kv_heads}"
+            )
+        if self.experts and self.topk > self.experts:
+            raise InputError(f"transformer: topk={self.topk} exceeds experts={self.experts}")
+
+    @property
+    def ffn_width(self) -> int:
+        """Width of the feed-forward block."""
+        return self.ffn or 4 * self.hidden
+
+    @property
+    def bias(self) -> bool:
+        """Whether linear layers have a bias."""
+        return not (self.nobias or self.rmsnorm)
+
+
+def parse_transformer(text: str) -> TransformerShape:
+    """The part after 'transformer:' -> shape."""
+    known = {f.name: f for f in fields(TransformerShape)}
+    values: dict[str, Any] = {}
+    for part in filter(None, (p.strip() for p in text.split(","))):
+        name, _, value = part.partition("=")
+        if name not in known:
+            raise UnknownNameError("transformer option", name, known)
+        is_flag = known[name].type == "bool"
+        if is_flag and value in ("", "1", "true", "yes"):
+            values[name] = True
+        elif is_flag and value in ("0", "false", "no"):
+            values[name] = False
+        elif not is_flag and value.isdigit():
+            values[name] = int(value)
+        else:
+            raise InputError(f"transformer: {part!r} is not understood: write {name}=<whole number>")
+    missing = [n for n in ("layers", "hidden", "heads", "seq", "vocab") if n not in values]
+    if missing:
+        raise InputError(
+            f"transformer:{text} lacks {', '.join(missing)}: write "
+            "transformer:layers=24,hidden=1024,heads=16,seq=1024,vocab=50304"
+        )
+    return TransformerShape(**values)
+
+
+def build_transformer(text: str, *, seq: int | None = None) -> Subject:
+    """A parametric transformer with next-token loss, ready to capture."""
+    shape = parse_transformer(text)
+    length = seq or shape.seq
+    with torch.device("meta"):
+        module = Transformer(shape, max(length, shape.seq))
+
+    def inputs(batch: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (torch.empty((batch, length), dtype=torch.int64),), {}
+
+    def loss(logits: Any) -> torch.Tensor:
+        target = torch.empty(logits.shape[:2], dtype=torch.int64, device=logits.device)
+        return F.cross_entropy(logits.flatten(0, 1).float(), target.flatten())
+
+    return Subject(
+        module=module,
+        inputs=inputs,
+        loss=loss,
+        meta={"source": f"transformer:{text}", "seq": length, "sample": "sequence"},
+    )
+
+
+class Transformer(nn.Module):
+    """Embedding, blocks, final norm, output matrix."""
+
+    def __init__(self, shape: TransformerShape, max_seq: int) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(shape.vocab, shape.hidden)
+        self.positions = None if shape.rope else nn.Embedding(max_seq, shape.hidden)
+        self.layers = nn.ModuleList(Block(shape) for _ in range(shape.layers))
+        self.norm = _norm(shape)
+        self.head = nn.Linear(shape.hidden, shape.vocab, bias=False)
+        if shape.tied:
+            self.head.weight = self.embed.weight
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.embed(ids)
+        if self.positions is not None:
+            x = x + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        for layer in self.layers:
+            x = layer(x)
+        result: torch.Tensor = self.head(self.norm(x))
+        return result
+
+
+class Block(nn.Module):
+    """Pre-norm attention and feed-forward with residuals."""
+
+    def __init__(self, shape: TransformerShape) -> None:
+        super().__init__()
+        self.attention_norm = _norm(shape)
+        self.attention = Attention(shape)
+        self.mlp_norm = _norm(shape)
+        self.mlp: nn.Module = Experts(shape) if shape.experts else FeedForward(shape)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.attention_norm(x))
+        result: torch.Tensor = x + self.mlp(self.mlp_norm(x))
+        return result
+
+
+class Attention(nn.Module):
+    """Causal self-attention, grouped-query when kv_heads < heads."""
+
+    def __init__(self, shape: TransformerShape) -> None:
+        super().__init__()
+        self.heads, self.kv_heads = shape.heads, shape.kv_heads or shape.heads
+        self.width = shape.hidden // shape.heads
+        self.rope, self.causal = shape.rope, not shape.encoder
+        qkv = (self.heads + 2 * self.kv_heads) * self.width
+        self.qkv = nn.Linear(shape.hidden, qkv, bias=shape.bias)
+        self.out = nn.Linear(shape.hidden, shape.hidden, bias=shape.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, _ = x.shape
+        sizes = [h * self.width for h in (self.heads, self.kv_heads, self.kv_heads)]
+        q, k, v = (
+            part.unflatten(-1, (-1, self.width)).transpose(1, 2)
+            for part in self.qkv(x).split(sizes, -1)
+        )
+        if self.rope:
+            q, k = _rotate(q), _rotate(k)
+        grouped = self.heads != self.kv_heads
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal, enable_gqa=grouped)
+        result: torch.Tensor = self.out(y.transpose(1, 2).reshape(batch, length, -1))
+        return result
+
+
+class FeedForward(nn.Module):
+    """Two matrices with GELU, or three with a SiLU gate."""
+
+    def __init__(self, shape: TransformerShape) -> None:
+        super().__init__()
+        self.gated = shape.gated
+        self.up = nn.Linear(shape.hidden, shape.ffn_width, bias=shape.bias)
+        self.gate = nn.Linear(shape.hidden, shape.ffn_width, bias=shape.bias) if shape.gated else None
+        self.down = nn.Linear(shape.ffn_width, shape.hidden, bias=shape.bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.up(x)
+        y = F.silu(self.gate(x)) * y if self.gate is not None else F.gelu(y)
+        result: torch.Tensor = self.down(y)
+        return result
+
+
+class Experts(nn.Module):
+    """Top-k routing to experts, each token's copies evenly spread (grouped matrix products)."""
+
+    def __init__(self, shape: TransformerShape) -> None:
+        super().__init__()
+        self.experts, self.topk, self.gated = shape.experts, shape.topk, shape.gated
+        self.router = nn.Linear(shape.hidden, shape.experts, bias=False)
+        width = shape.ffn_width * (2 if shape.gated else 1)
+        self.up = nn.Parameter(torch.empty(shape.experts, shape.hidden, width))
+        self.down = nn.Parameter(torch.empty(shape.experts, shape.ffn_width, shape.hidden))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        tokens = x.flatten(0, 1)
+        weights, chosen = self.router(tokens).softmax(-1).topk(self.topk, -1)
+        order = chosen.flatten().argsort()
+        ends = torch.empty(self.experts, dtype=torch.int32, device=x.device)
+        copies = tokens[order // self.topk]
+        y = _grouped(copies, self.up, ends)
+        if self.gated:
+            gate, value = y.chunk(2, -1)
+            y = F.silu(gate) * value
+        else:
+            y = F.gelu(y)
+        y = _grouped(y, self.down, ends) * weights.flatten()[order].unsqueeze(-1).to(y.dtype)
+        mixed = torch.zeros_like(tokens).index_add(0, order // self.topk, y.to(tokens.dtype))
+        return mixed.view_as(x)
+
+
+def _grouped(x: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor) -> torch.Tensor:
+    """[tokens, k] times each token's expert's [k, n]; torch's kernel takes bfloat16 only."""
+    kept = x.dtype
+    low = torch.bfloat16
+    result: torch.Tensor = torch._grouped_mm(x.to(low), weight.to(low), offs=ends).to(kept)
+    return result
+
+
+def _norm(shape: TransformerShape) -> nn.Module:
+    return nn.RMSNorm(shape.hidden) if shape.rmsnorm else nn.LayerNorm(shape.hidden)
+
+
+def _rotate(x: torch.Tensor) -> torch.Tensor:
+    """Rotary positions in the half-split form."""
+    length, width = x.shape[-2], x.shape[-1]
+    cos = torch.empty(length, width, device=x.device, dtype=x.dtype)
+    sin = torch.empty_like(cos)
+    a, b = x.chunk(2, -1)
+    return x * cos + torch.cat((-b, a), -1) * sin
