@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 from foretell.errors import CaptureError, InputError
 from foretell.graph.graph import Graph, Parameters, Storages
@@ -81,13 +82,16 @@ def _run_step(
     options: CaptureOptions,
 ) -> None:
     training = options.mode == "train"
-    semantics = GpuSemantics(
-        _AUTOCAST.get(options.precision), fused_attention=options.fused_attention
-    )
+
+    def semantics_of_forward() -> GpuSemantics:
+        low = _AUTOCAST.get(options.precision)
+        return GpuSemantics(low, fused_attention=options.fused_attention)
+
+    semantics = semantics_of_forward()
     with (
         torch.set_grad_enabled(training),
         _module_paths(recorder, module),
-        _recomputing(module, options.recompute),
+        _recomputing(module, options.recompute, semantics_of_forward),
         torch.device("meta"),
         recorder,
     ):
@@ -241,9 +245,13 @@ def _module_paths(recorder: Recorder, root: torch.nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _recomputing(root: torch.nn.Module, paths: Sequence[str]) -> Iterator[None]:
+def _recomputing(
+    root: torch.nn.Module, paths: Sequence[str], semantics: Callable[[], GpuSemantics]
+) -> Iterator[None]:
     """Wrap the named modules in activation checkpointing while the step runs."""
-    from torch.utils.checkpoint import checkpoint
+
+    def contexts() -> tuple[Any, Any]:
+        return contextlib.nullcontext(), semantics()
 
     wrapped: list[torch.nn.Module] = []
     for path in paths:
@@ -255,7 +263,12 @@ def _recomputing(root: torch.nn.Module, paths: Sequence[str]) -> Iterator[None]:
 
         def forward(*args: Any, _inner: Any = inner, **kwargs: Any) -> Any:
             return checkpoint(
-                _inner, *args, use_reentrant=False, preserve_rng_state=False, **kwargs
+                _inner,
+                *args,
+                use_reentrant=False,
+                preserve_rng_state=False,
+                context_fn=contexts,
+                **kwargs,
             )
 
         target.forward = forward  # type: ignore[method-assign]
