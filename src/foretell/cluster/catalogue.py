@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +15,7 @@ from foretell.errors import UnknownNameError
 
 _DEVICE_FILES = ("nvidia", "amd", "cpu")
 LOCAL = "local"
+_HINT = "one of your own can be described in a cluster .toml file"
 
 
 @cache
@@ -77,7 +78,7 @@ def device(name: str) -> Device:
     key = aliases().get(key, key)
     if key not in devices():
         known = [*devices(), *aliases(), LOCAL]
-        raise UnknownNameError("device", name, known, "or describe it in a cluster .toml file")
+        raise UnknownNameError("device", name, known, _HINT)
     return devices()[key]
 
 
@@ -87,7 +88,7 @@ def link(name: str) -> Link:
     key = link_aliases().get(key, key)
     if key not in links():
         known = [*links(), *link_aliases()]
-        raise UnknownNameError("link", name, known, "or describe it in a cluster .toml file")
+        raise UnknownNameError("link", name, known, _HINT)
     return links()[key]
 
 
@@ -109,5 +110,5 @@ def search(text: str) -> tuple[Device, ...]:
 def _read(name: str) -> dict[str, Any]:
     import tomllib  # only needed once something is looked up
 
-    file = resources.files("foretell.cluster").joinpath("catalogue", f"{name}.toml")
-    return tomllib.loads(file.read_text(encoding="utf-8"))
+    with open(os.path.join(os.path.dirname(__file__), "catalogue", f"{name}.toml"), "rb") as file:
+        return tomllib.load(file)

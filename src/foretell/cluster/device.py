@@ -86,7 +86,12 @@ class Device:
         if not self.id:
             raise InputError("a device needs an id: give it a short lower-case name")
         if self.vendor not in VENDORS:
-            raise UnknownNameError(f"vendor of device {self.id!r}:", self.vendor, VENDORS)
+            raise UnknownNameError(
+                f"vendor of device {self.id!r}:",
+                self.vendor,
+                VENDORS,
+                f"use one of {', '.join(VENDORS)}",
+            )
         if not self.launch_overhead_s:
             object.__setattr__(self, "launch_overhead_s", LAUNCH_OVERHEAD_S[self.vendor])
         self._check_rates()
@@ -132,8 +137,8 @@ class Device:
             self._check_positive(f"peak_flops_per_s[{dtype}]", rate)
 
     def _check_positive(self, field: str, value: object) -> None:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not 0 < float(str(value)) < math.inf:
+        number = value if isinstance(value, int | float) and not isinstance(value, bool) else 0
+        if not 0 < number < math.inf:
             raise InputError(f"device {self.id!r}: {field}={value!r} must be a positive number")
 
     def _check_price(self) -> None:

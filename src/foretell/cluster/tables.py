@@ -13,7 +13,7 @@ from typing import Any
 
 from foretell.cluster.device import DTYPES, Device
 from foretell.cluster.link import Link
-from foretell.errors import InputError, UnknownNameError
+from foretell.errors import InputError, UnknownNameError, near_matches
 
 Table = Mapping[str, Any]
 
@@ -63,6 +63,11 @@ _REQUIRED = {
     "host_link": "host_link",
     "network": "network",
 }
+_LINK_REQUIRED = {
+    "kind": "kind",
+    "bandwidth_bytes_per_s": "bandwidth_gb_per_s",
+    "latency_s": "latency_us",
+}
 LINK_KEYS = ("like", "name", "kind", "bandwidth_gb_per_s", "latency_us")
 
 
@@ -111,8 +116,7 @@ def link_from_table(link_id: str, table: Table, base: Link | None, where: str) -
         values["bandwidth_bytes_per_s"] = number(table, "bandwidth_gb_per_s", where) * 1e9
     if "latency_us" in table:
         values["latency_s"] = number(table, "latency_us", where, zero=True) * 1e-6
-    needed = {"kind": "kind", "bandwidth_bytes_per_s": "bandwidth_gb_per_s", "latency_s": "latency_us"}
-    missing = [key for field, key in needed.items() if field not in values]
+    missing = [key for field, key in _LINK_REQUIRED.items() if field not in values]
     if missing:
         raise InputError(
             f"{where} lacks {', '.join(missing)}: add them, or start from a known link "
@@ -123,9 +127,11 @@ def link_from_table(link_id: str, table: Table, base: Link | None, where: str) -
 
 def check_keys(table: Table, known: Iterable[str], where: str) -> None:
     """Refuse a key nobody reads: it is a typing error more often than not."""
+    names = tuple(known)
     for key in table:
-        if key not in (names := tuple(known)):
-            raise UnknownNameError(f"key in {where}:", key, names, f"known are {', '.join(names)}")
+        if key not in names:
+            hint = "" if near_matches(key, names) else f"known are {', '.join(names)}"
+            raise UnknownNameError(f"key in {where}:", key, names, hint)
 
 
 def number(table: Table, key: str, where: str, *, zero: bool = False) -> float:

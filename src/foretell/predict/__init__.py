@@ -1,0 +1,25 @@
+"""Predictors: from a workload and a cluster to a forecast."""
+
+from foretell.predict.forecast import Forecast, Quantity
+from foretell.predict.memory import MemoryUse, largest_batch, memory_use
+from foretell.predict.protocol import Measurement, Predictor
+from foretell.predict.registry import (
+    DEFAULT_PREDICTOR,
+    predictor,
+    predictor_names,
+    register_predictor,
+)
+
+__all__ = [
+    "DEFAULT_PREDICTOR",
+    "Forecast",
+    "Measurement",
+    "MemoryUse",
+    "Predictor",
+    "Quantity",
+    "largest_batch",
+    "memory_use",
+    "predictor",
+    "predictor_names",
+    "register_predictor",
+]

@@ -1,0 +1,142 @@
+"""The fitted numbers of the analytic predictor, per device family, and where they come from."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foretell.errors import InputError
+from foretell.graph.graph import Floats
+from foretell.predict.analytic.rates import GROUPS
+
+_DEFAULT_COMPUTE = 0.60
+_DEFAULT_MEMORY = 0.70
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyConstants:
+    """Efficiencies of one device family in one layout and execution mode."""
+
+    compute: Floats
+    """Share of peak FLOP/s per rate group that a large, well-shaped operator reaches."""
+    memory: Floats
+    """Share of peak memory bandwidth per rate group."""
+    overhead_s: float = 3e-6
+    """Time of an operator that does nothing, on the device."""
+    dispatch_s: float = 6e-6
+    """Host time to launch one operator; the step cannot be faster than all of them."""
+    half_k: float = 64.0
+    """Inner dimension at which a matrix product reaches half of its efficiency."""
+    half_waves: float = 0.3
+    """Tiles per multiprocessor at which it does."""
+    cache_gain: float = 1.0
+    """Extra bandwidth, in units of the memory's, for tensors that fit in the last-level cache."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        numbers = {
+            name: float(getattr(self, name))
+            for name in ("overhead_s", "dispatch_s", "half_k", "half_waves", "cache_gain")
+        }
+        return {
+            "compute": _named(self.compute),
+            "memory": _named(self.memory),
+            **{k: float(f"{v:.5g}") for k, v in numbers.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> FamilyConstants:
+        """The reverse of to_dict; groups left out take the default efficiency."""
+        return cls(
+            compute=_column(data.get("compute", {}), _DEFAULT_COMPUTE),
+            memory=_column(data.get("memory", {}), _DEFAULT_MEMORY),
+            **{k: float(v) for k, v in data.items() if k not in ("compute", "memory")},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spread:
+    """90 % interval of measured / predicted, as factors."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constants:
+    """Everything fitted: constants by key, spreads by key, and provenance."""
+
+    families: Mapping[str, FamilyConstants]
+    spreads: Mapping[str, Spread]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def family(self, name: str, *, variants: tuple[str, ...] = ()) -> tuple[FamilyConstants, str]:
+        """Constants of a family in the most specific variant there is, and the key used.
+
+        `variants` are tried from the first to the last: "ada/nhwc", then "ada", then "default".
+        """
+        for key in (*(f"{name}/{v}" for v in variants), name):
+            if key in self.families:
+                return self.families[key], key
+        for key in (*(f"default/{v}" for v in variants), "default"):
+            if key in self.families:
+                return self.families[key], key
+        raise InputError("the analytic constants have no 'default' family: fit them again")
+
+    def spread(self, key: str) -> Spread:
+        """The spread for a key; the default's where it was never measured."""
+        return self.spreads.get(key) or self.spreads["default"]
+
+    def to_json(self) -> str:
+        """Readable JSON text."""
+        return json.dumps(
+            {
+                "families": {k: f.to_dict() for k, f in self.families.items()},
+                "spreads": {k: [s.low, s.high] for k, s in self.spreads.items()},
+                "provenance": dict(self.provenance),
+            },
+            indent=1,
+        )
+
+    @classmethod
+    def from_json(cls, text: str, origin: str) -> Constants:
+        """Parse to_json's text; `origin` names it in errors."""
+        try:
+            data = json.loads(text)
+            return cls(
+                families={k: FamilyConstants.from_dict(v) for k, v in data["families"].items()},
+                spreads={k: Spread(low=v[0], high=v[1]) for k, v in data["spreads"].items()},
+                provenance=data.get("provenance", {}),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"constants {origin} cannot be read ({error}): fit them again") from error
+
+
+@functools.cache
+def shipped_constants() -> Constants:
+    """The constants that come with the package."""
+    file = resources.files("foretell.predict.analytic").joinpath("constants.json")
+    return Constants.from_json(file.read_text(encoding="utf-8"), "shipped with foretell")
+
+
+def load_constants(path: Path) -> Constants:
+    """Constants from a file."""
+    try:
+        return Constants.from_json(path.read_text(encoding="utf-8"), repr(str(path)))
+    except OSError as error:
+        raise InputError(f"constants file {str(path)!r} cannot be read: {error.strerror}") from error
+
+
+def _named(column: Floats) -> dict[str, float]:
+    return {name: float(f"{v:.4g}") for name, v in zip(GROUPS, column, strict=True)}
+
+
+def _column(named: Mapping[str, float], default: float) -> Floats:
+    return np.array([float(named.get(name, default)) for name in GROUPS])

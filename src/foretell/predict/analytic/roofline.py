@@ -1,0 +1,109 @@
+"""Time of each operator on a device: a smooth roofline over FLOPs and bytes.
+
+    time = overhead + (compute^p + memory^p)^(1/p)
+    compute = FLOPs / (peak x efficiency of its group x how well its shape fills the device)
+    memory  = bytes / (bandwidth x efficiency of its group x cache gain)
+
+The functions take plain arrays, so that fitting and predicting share them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foretell.cluster import Device
+from foretell.graph.graph import Floats, Graph, Ints
+from foretell.graph.ops import DType, OpClass
+from foretell.predict.analytic.constants import FamilyConstants
+from foretell.predict.analytic.rates import GROUP_INDEX, rate_groups
+
+SHARPNESS = 3.0
+"""p of the smooth maximum."""
+
+_TILE = 128
+_VECTOR_GROUPS = np.array([GROUP_INDEX["depthwise"], GROUP_INDEX["depthwise_backward"]])
+_LAUNCHES = {"conv_backward": 2, "pointwise_backward": 2, "grouped_backward": 2, "depthwise_backward": 2}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpColumns:
+    """What the roofline needs to know of each operator kind, for one device and recipe."""
+
+    group: Ints
+    flops: Floats
+    nbytes: Floats
+    peak_flops_per_s: Floats
+    gemm_k: Floats
+    waves: Floats
+    """Tiles per multiprocessor; inf for operators that are no matrix product."""
+    tile_fill: Floats
+    """Share of the tiles' area that holds results."""
+    launches: Floats
+
+
+def op_columns(graph: Graph, device: Device, precision: str) -> OpColumns:
+    """Columns per kind of `graph` on `device`."""
+    group = rate_groups(graph)
+    gemm = graph.kind_gemm
+    batch, m, n, k = gemm.T
+    is_gemm = k > 0
+    across, down = np.ceil(m / _TILE), np.ceil(n / _TILE)
+    tiles = np.where(is_gemm, batch * across * down, np.inf)
+    narrow = np.minimum(n, _TILE)  # kernels with narrower tiles exist
+    fill = np.where(is_gemm, n / np.maximum(np.ceil(n / 32) * 32, 1), 1.0)
+    waves = np.where(is_gemm, tiles * np.maximum(narrow, 32) / _TILE / device.sm_count, np.inf)
+    return OpColumns(
+        group=group,
+        flops=graph.kind_flops,
+        nbytes=graph.kind_bytes_read + graph.kind_bytes_written,
+        peak_flops_per_s=_peaks(graph, device, precision, group),
+        gemm_k=np.where(is_gemm, k, np.inf),
+        waves=waves,
+        tile_fill=fill,
+        launches=_launches(graph, group),
+    )
+
+
+def op_times(columns: OpColumns, device: Device, constants: FamilyConstants) -> Floats:
+    """Seconds per kind on the device."""
+    fill = columns.tile_fill / (
+        (1 + constants.half_k / columns.gemm_k) * (1 + constants.half_waves / columns.waves)
+    )
+    compute = columns.flops / (columns.peak_flops_per_s * constants.compute[columns.group] * fill)
+    cached = device.l2_bytes / (device.l2_bytes + columns.nbytes)
+    bandwidth = device.memory_bandwidth_bytes_per_s * constants.memory[columns.group]
+    memory = columns.nbytes / (bandwidth * (1 + constants.cache_gain * cached))
+    busy = (compute**SHARPNESS + memory**SHARPNESS) ** (1 / SHARPNESS)
+    result: Floats = constants.overhead_s * columns.launches + busy
+    return result
+
+
+def _peaks(graph: Graph, device: Device, precision: str, group: Ints) -> Floats:
+    """FLOP/s of each kind in the number format it runs in."""
+    by_dtype = np.full(len(DType), device.peak("fp32"))
+    for dtype, name in ((DType.FP16, "fp16"), (DType.BF16, "bf16"), (DType.FP64, "fp64")):
+        if device.supports(name):
+            by_dtype[dtype] = device.peak(name)
+    peaks = by_dtype[graph.kinds.dtype]
+    is_fp32 = graph.kinds.dtype == DType.FP32
+    if device.supports("tf32"):
+        # PyTorch lets convolutions use TF32 unless told otherwise; matrix products ask for it.
+        wide = graph.kinds.op_class == OpClass.CONV
+        if precision == "tf32":
+            wide |= np.isin(graph.kinds.op_class, (OpClass.MATMUL, OpClass.BMM))
+        peaks[is_fp32 & wide] = device.peak("tf32")
+    if precision == "fp8" and device.supports("fp8"):
+        peaks[np.isin(graph.kinds.op_class, (OpClass.MATMUL,))] = device.peak("fp8")
+    peaks[np.isin(group, _VECTOR_GROUPS)] = device.vector_flops_per_s
+    return peaks
+
+
+def _launches(graph: Graph, group: Ints) -> Floats:
+    launches = np.ones(len(group))
+    for name, count in _LAUNCHES.items():
+        launches[group == GROUP_INDEX[name]] = count
+    # Multi-tensor optimizers launch once for many parameters.
+    launches[group == GROUP_INDEX["optimizer"]] = 0.05
+    return launches

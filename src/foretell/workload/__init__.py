@@ -1,0 +1,6 @@
+"""Workloads: a captured model and how it is trained."""
+
+from foretell.workload.recipe import MODES, PRECISIONS, Recipe
+from foretell.workload.workload import Workload
+
+__all__ = ["MODES", "PRECISIONS", "Recipe", "Workload"]

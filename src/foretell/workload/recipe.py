@@ -1,0 +1,122 @@
+"""How a model is trained: batch, precision, optimizer, length. Validated on construction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from foretell.errors import InputError, UnknownNameError
+from foretell.graph.ops import DType
+from foretell.graph.optimizer import optimizer
+
+MODES = ("train", "infer")
+PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16", "fp8")
+
+_COMPUTE = {
+    "fp32": DType.FP32,
+    "tf32": DType.FP32,
+    "fp16": DType.FP16,
+    "bf16": DType.BF16,
+    "amp-fp16": DType.FP16,
+    "amp-bf16": DType.BF16,
+    "fp8": DType.FP8,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """The training (or inference) settings that go with a Graph."""
+
+    batch: int = 1
+    """Samples per device and forward pass."""
+    mode: str = "train"
+    precision: str = "fp32"
+    channels_last: bool = False
+    optimizer: str = "adamw"
+    compile: bool = False
+    torch_version: str | None = None
+    recompute: str = "none"
+    master_weights: bool = False
+    """Keep an fp32 copy of low-precision parameters and fp32 optimizer state."""
+    global_batch: int | None = None
+    epochs: float | None = None
+    samples: int | None = None
+    steps: int | None = None
+    tokens: float | None = None
+
+    def __post_init__(self) -> None:
+        _known("mode", self.mode, MODES)
+        _known("precision", self.precision, PRECISIONS)
+        optimizer(self.optimizer)
+        for name in ("batch", "global_batch", "epochs", "samples", "steps", "tokens"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise InputError(f"{name}={value} must be greater than zero")
+        lengths = [n for n in ("epochs", "steps", "tokens") if getattr(self, n) is not None]
+        if len(lengths) > 1:
+            raise InputError(
+                f"{' and '.join(lengths)} both say how long to train: give one of them"
+            )
+        if self.epochs is not None and self.samples is None:
+            raise InputError(
+                f"epochs={self.epochs:g} needs the size of the data set: give samples as well"
+            )
+        torch_release(self.torch_version)
+
+    @property
+    def training(self) -> bool:
+        """Whether there is a backward pass."""
+        return self.mode == "train"
+
+    @property
+    def fused_attention(self) -> bool:
+        """PyTorch has run attention as one kernel since 2.0."""
+        release = torch_release(self.torch_version)
+        return release is None or release >= (2, 0)
+
+    @property
+    def compute_dtype(self) -> DType:
+        """The number format of matrix products."""
+        return _COMPUTE[self.precision]
+
+    def accumulation(self, devices: int) -> int:
+        """Forward passes per optimizer step."""
+        if self.global_batch is None:
+            return 1
+        per_pass = self.batch * devices
+        if self.global_batch % per_pass:
+            raise InputError(
+                f"global_batch={self.global_batch} is not a multiple of batch={self.batch} x "
+                f"{devices} devices = {per_pass}: change one of them"
+            )
+        return self.global_batch // per_pass
+
+    def total_steps(self, devices: int, seq: int | None) -> float | None:
+        """Optimizer steps of the whole run; None when its length is not given."""
+        global_batch = self.batch * devices * self.accumulation(devices)
+        if self.steps is not None:
+            return float(self.steps)
+        if self.epochs is not None and self.samples is not None:
+            return self.epochs * self.samples / global_batch
+        if self.tokens is not None:
+            if not seq:
+                raise InputError(
+                    f"tokens={self.tokens:g} needs a model that reads sequences: "
+                    "use epochs and samples, or steps"
+                )
+            return self.tokens / (global_batch * seq)
+        return None
+
+
+def torch_release(text: str | None) -> tuple[int, int] | None:
+    """'1.12' or '2.4.0+cu124' -> (major, minor)."""
+    if text is None:
+        return None
+    parts = str(text).split("+")[0].split(".")
+    if len(parts) < 2 or not all(p.isdigit() for p in parts[:2]):
+        raise InputError(f"torch_version={text!r} is not a version: write it like 2.4")
+    return int(parts[0]), int(parts[1])
+
+
+def _known(field: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UnknownNameError(field, value, allowed, f"use one of {', '.join(allowed)}")

@@ -1,0 +1,35 @@
+"""Workload: a Graph and the Recipe it is trained by."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+
+from foretell.graph.graph import Graph
+from foretell.graph.optimizer import with_optimizer
+from foretell.workload.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a predictor is asked about. `graph` is as captured; `step` is what runs."""
+
+    graph: Graph
+    recipe: Recipe
+
+    @cached_property
+    def step(self) -> Graph:
+        """The graph at the recipe's batch, followed by the optimizer."""
+        graph = self.graph.at(self.recipe.batch)
+        return with_optimizer(graph, self.recipe.optimizer) if self.recipe.training else graph
+
+    @property
+    def seq(self) -> int | None:
+        """Tokens per sample for models that read sequences."""
+        value = self.graph.meta.get("seq")
+        return int(value) if value else None
+
+    def at_batch(self, batch: int) -> Workload:
+        """The same workload with another batch per device."""
+        return Workload(self.graph, dataclasses.replace(self.recipe, batch=batch))
