@@ -72,8 +72,7 @@ def detect_gpus() -> tuple[Device, ...]:
 
 def device_for_driver_name(printed: str) -> Device | None:
     """The device a driver or torch calls `printed`, such as 'NVIDIA A100-SXM4-80GB'."""
-    name = re.sub(r"^(nvidia|tesla)\s+", "", printed.strip().lower())
-    name = re.sub(r"^tesla\s+", "", name)
+    name = re.sub(r"^((nvidia|tesla)\s+)+", "", printed.strip().lower())
     device_id = driver_names().get(name)
     return None if device_id is None else catalogued()[device_id]
 

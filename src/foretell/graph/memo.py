@@ -79,7 +79,7 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 def _encode(arg: Any, key: list[Any], inputs: list[torch.Tensor]) -> None:
     if isinstance(arg, torch.Tensor):
         inputs.append(arg)
-        key.extend((arg.shape, arg.stride(), arg.dtype))
+        key.extend((arg.shape, arg.stride(), arg.dtype, arg.is_meta))
     elif isinstance(arg, (tuple, list)):
         key.append(len(arg))
         for item in arg:
@@ -99,7 +99,7 @@ def _note(
     for position, tensor in enumerate(inputs):
         if tensor is out:
             return Same(position)
-    if out.untyped_storage()._cdata in shared:
+    if not out.is_meta or out.untyped_storage()._cdata in shared:
         return None
     return Fresh(tuple(out.shape), out.stride(), out.dtype)
 

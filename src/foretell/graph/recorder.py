@@ -99,7 +99,8 @@ class Recorder(TorchDispatchMode):
             plan = self._plans[key] = Plan(out, inputs, kind)
         else:
             out = plan.replay(func, args, kwargs, inputs)
-        self._append(plan.kind, name, inputs, out)
+        if any(t.is_meta for t in tensors_in(out)):
+            self._append(plan.kind, name, inputs, out)
         return out
 
     def _append(self, kind: int, name: str, inputs: list[torch.Tensor], out: Any) -> None:

@@ -18,6 +18,7 @@ import torch
 
 from foretell.errors import InputError, MissingExtraError
 from foretell.graph.sources.hf_catalogue import Entry
+from foretell.graph.sources.meta_kernels import register_meta_kernels
 from foretell.graph.sources.torchvision_repair import repair_torchvision
 
 if TYPE_CHECKING:
@@ -76,6 +77,12 @@ def build_model(entry: Entry, *, attention: str = "sdpa") -> torch.nn.Module:
         chosen = {} if attention == "sdpa" else {"attn_implementation": attention}
         with torch.device("meta"):
             model: torch.nn.Module = auto_class.from_config(config, dtype=torch.float32, **chosen)
+    register_meta_kernels()
+    _assume_unpacked(model, transformers.masking_utils)
+    if entry.task == "ctc":
+        model.loss_function = _ctc_loss
+    if entry.task == "causal-lm":
+        model.loss_type = "ForCausalLM"  # not guessed from class names such as GPT2LMHeadModel
     if entry.config.get("tie_word_embeddings") is False:
         _untie_output(model)
     return model.train()
@@ -166,11 +173,55 @@ def _config(transformers: Any, entry: Entry) -> PretrainedConfig:
         raise InputError(
             f"{entry.name} is not a valid {entry.model_type!r} configuration ({reason}): correct it"
         ) from error
+    if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
+        config.decoder_start_token_id = config.pad_token_id
+    if entry.task.endswith("-classification") and config.num_labels > 1:
+        config.problem_type = "single_label_classification"
     for part in (config, *(getattr(config, name) for name in config.sub_configs)):
         for field, value in _FOR_CAPTURE.items():
             if hasattr(part, field):
                 setattr(part, field, value)
     return config
+
+
+def _assume_unpacked(model: torch.nn.Module, masking: Any) -> None:
+    """Take each row of the batch for one sequence while `model` runs forward.
+
+    transformers reads the positions to see whether a row packs several sequences. Meta tensors
+    have no values to read, and the wrong answer costs the causal fast path of fused attention.
+    """
+    find = masking.find_packed_sequence_indices
+
+    def before(*_: object) -> None:
+        masking.find_packed_sequence_indices = lambda position_ids: None
+
+    def after(*_: object) -> None:
+        masking.find_packed_sequence_indices = find
+
+    model.register_forward_pre_hook(before)
+    model.register_forward_hook(after, always_call=True)
+
+
+def _ctc_loss(
+    logits: torch.Tensor,
+    labels: torch.Tensor,
+    blank_token_id: int,
+    reduction: str,
+    zero_infinity: bool,
+    **_: object,
+) -> torch.Tensor:
+    """CTC loss of rows without padding, whose lengths are known without reading values."""
+    log_probs = logits.log_softmax(-1, dtype=torch.float32).transpose(0, 1)
+    frames, batch, _vocabulary = log_probs.shape
+    return torch.nn.functional.ctc_loss(
+        log_probs,
+        labels,
+        (frames,) * batch,
+        (labels.shape[1],) * batch,
+        blank=blank_token_id,
+        reduction=reduction,
+        zero_infinity=zero_infinity,
+    )
 
 
 def _untie_output(model: torch.nn.Module) -> None:
