@@ -29,7 +29,7 @@ def devices() -> Mapping[str, Device]:
             base = found[own["like"]] if "like" in own else None
             table = (content["defaults"] | own) if base is None else own
             if "price_usd_per_hour" in own:
-                table = table | {"price_as_of": content["defaults"]["price_as_of"]}
+                table = {"price_as_of": content["defaults"]["price_as_of"]} | table
             else:
                 table = {key: value for key, value in table.items() if key != "price_as_of"}
             found[device_id] = device_from_table(device_id, table, base, where)

@@ -138,10 +138,11 @@ def _machine() -> str:
 
 def _memory_bytes() -> int:
     try:
-        size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
         return _DEFAULT_MEMORY_BYTES
-    return size if size > 0 else _DEFAULT_MEMORY_BYTES
+    # -1 stands for "not known".
+    return pages * page_bytes if pages > 0 and page_bytes > 0 else _DEFAULT_MEMORY_BYTES
 
 
 def _cache_bytes(processor: dict[str, str]) -> int:

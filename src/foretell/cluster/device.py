@@ -80,6 +80,7 @@ class Device:
     price_usd_per_hour_low: float | None = None
     price_usd_per_hour_high: float | None = None
     price_as_of: str = ""
+    """Month of the price lists read, or "estimate" where none was."""
     sources: str = ""
 
     def __post_init__(self) -> None:

@@ -78,7 +78,7 @@ def build_model(entry: Entry, *, attention: str = "sdpa") -> torch.nn.Module:
         with torch.device("meta"):
             model: torch.nn.Module = auto_class.from_config(config, dtype=torch.float32, **chosen)
     register_meta_kernels()
-    _assume_unpacked(model, transformers.masking_utils)
+    _assume_whole_rows(model, transformers.masking_utils)
     if entry.task == "ctc":
         model.loss_function = _ctc_loss
     if entry.task == "causal-lm":
@@ -184,19 +184,24 @@ def _config(transformers: Any, entry: Entry) -> PretrainedConfig:
     return config
 
 
-def _assume_unpacked(model: torch.nn.Module, masking: Any) -> None:
-    """Take each row of the batch for one sequence while `model` runs forward.
+def _assume_whole_rows(model: torch.nn.Module, masking: Any) -> None:
+    """Let `model` run forward as if each row were one sequence without padding, as ours are.
 
-    transformers reads the positions to see whether a row packs several sequences. Meta tensors
-    have no values to read, and the wrong answer costs the causal fast path of fused attention.
+    transformers reads masks and positions to find out. Meta tensors have no values to read, and
+    the wrong answer costs fused attention its causal fast path. The patch is undone after each
+    forward pass, so that other models in the process are not touched.
     """
-    find = masking.find_packed_sequence_indices
+    answers = {
+        "find_packed_sequence_indices": lambda position_ids: None,
+        "fast_all": lambda mask: True,
+    }
+    originals = {name: getattr(masking, name) for name in answers}
 
     def before(*_: object) -> None:
-        masking.find_packed_sequence_indices = lambda position_ids: None
+        vars(masking).update(answers)
 
     def after(*_: object) -> None:
-        masking.find_packed_sequence_indices = find
+        vars(masking).update(originals)
 
     model.register_forward_pre_hook(before)
     model.register_forward_hook(after, always_call=True)

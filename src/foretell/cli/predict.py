@@ -1,0 +1,194 @@
+"""foretell predict: a forecast for one case, or for a file of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from foretell.errors import InputError
+
+if TYPE_CHECKING:
+    from foretell.api import Case
+
+_MODEL = "What to train"
+_HOW = "How it is trained"
+_WHERE = "Where"
+_LENGTH = "How long"
+_OUTPUT = "Output"
+
+
+def predict(
+    model: Annotated[
+        Optional[str],
+        typer.Argument(
+            help="timm:NAME, hf:NAME, hf:config.json, transformer:layers=..,hidden=.., "
+            "file.py:function or package.module:function"
+        ),
+    ] = None,
+    cluster: Annotated[
+        str,
+        typer.Option(
+            help="a100-80gb, 8xh100-sxm, 2x8xa100-80gb:ib-hdr or a .toml file",
+            rich_help_panel=_WHERE,
+        ),
+    ] = "a100-80gb",
+    batch: Annotated[
+        Optional[int],
+        typer.Option(help="Samples per device and forward pass. [default: 32]", rich_help_panel=_HOW),
+    ] = None,
+    global_batch: Annotated[
+        Optional[int], typer.Option(help="Samples per optimizer step.", rich_help_panel=_HOW)
+    ] = None,
+    image_size: Annotated[
+        Optional[int], typer.Option(help="Pixels per side.", rich_help_panel=_MODEL)
+    ] = None,
+    seq: Annotated[
+        Optional[int], typer.Option(help="Tokens per sequence.", rich_help_panel=_MODEL)
+    ] = None,
+    mode: Annotated[str, typer.Option(help="train or infer.", rich_help_panel=_HOW)] = "train",
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="fp32, tf32, fp16, bf16, amp-fp16, amp-bf16 or fp8.", rich_help_panel=_HOW
+        ),
+    ] = "fp32",
+    channels_last: Annotated[
+        bool, typer.Option("--channels-last", help="NHWC memory layout.", rich_help_panel=_HOW)
+    ] = False,
+    optimizer: Annotated[
+        str,
+        typer.Option(
+            help="none, sgd, momentum, adam, adamw or adafactor.", rich_help_panel=_HOW
+        ),
+    ] = "adamw",
+    compile: Annotated[
+        bool, typer.Option("--compile", help="torch.compile instead of eager.", rich_help_panel=_HOW)
+    ] = False,
+    torch_version: Annotated[
+        Optional[str], typer.Option(help="PyTorch that will run it.", rich_help_panel=_HOW)
+    ] = None,
+    recompute: Annotated[
+        str,
+        typer.Option(
+            help="Activation checkpointing: none, full, selective or module names.",
+            rich_help_panel=_HOW,
+        ),
+    ] = "none",
+    master_weights: Annotated[
+        bool,
+        typer.Option(
+            "--master-weights", help="fp32 master copy of bf16/fp16 weights.", rich_help_panel=_HOW
+        ),
+    ] = False,
+    epochs: Annotated[
+        Optional[float], typer.Option(help="Passes over the data.", rich_help_panel=_LENGTH)
+    ] = None,
+    samples: Annotated[
+        Optional[int], typer.Option(help="Samples in the data set.", rich_help_panel=_LENGTH)
+    ] = None,
+    steps: Annotated[
+        Optional[int], typer.Option(help="Optimizer steps.", rich_help_panel=_LENGTH)
+    ] = None,
+    tokens: Annotated[
+        Optional[float], typer.Option(help="Tokens to train on.", rich_help_panel=_LENGTH)
+    ] = None,
+    predictor: Annotated[str, typer.Option(help="Which predictor.", rich_help_panel=_OUTPUT)] = (
+        "analytic"
+    ),
+    max_batch: Annotated[
+        bool,
+        typer.Option(
+            "--max-batch", help="Find the largest batch that fits.", rich_help_panel=_OUTPUT
+        ),
+    ] = False,
+    json_output: Annotated[
+        bool, typer.Option("--json", help="Print JSON.", rich_help_panel=_OUTPUT)
+    ] = False,
+    trace: Annotated[
+        Optional[Path],
+        typer.Option(help="Write a Chrome/Perfetto trace of the step.", rich_help_panel=_OUTPUT),
+    ] = None,
+    cases: Annotated[
+        Optional[Path],
+        typer.Option(help="Answer a file of cases, one JSON object a line.", rich_help_panel=_OUTPUT),
+    ] = None,
+    out: Annotated[
+        Optional[Path], typer.Option(help="Where answers to --cases go.", rich_help_panel=_OUTPUT)
+    ] = None,
+) -> None:
+    """Forecast step time, memory, utilisation, total time and cost of a model on a cluster.
+
+    No GPU, weights or download is needed: the model is run once on shapes alone.
+
+    [bold]foretell predict timm:resnet50 --batch 256 --precision amp-bf16 --cluster 8xa100-80gb
+    --epochs 90 --samples 1281167[/bold]
+    """
+    options = dict(locals())
+    outside = ("model", "max_batch", "json_output", "trace", "cases", "out")
+    shared = {name: value for name, value in options.items() if name not in outside}
+    if cases is not None:
+        _predict_file(model, cases, out)
+        return
+    if model is None:
+        raise InputError("no model given: name one, such as timm:resnet50, or use --cases FILE")
+    if out is not None:
+        raise InputError("--out goes with --cases: use --json and redirect for a single forecast")
+    from foretell.api import Case
+
+    _predict_one(Case(model=model, **shared), max_batch, json_output, trace)
+
+
+def _predict_one(case: Case, max_batch: bool, json_output: bool, trace: Path | None) -> None:
+    import json
+
+    from foretell.api import max_batch_of, workload_of
+    from foretell.cli.show import progress, show_forecast
+    from foretell.predict import predictor
+
+    with progress(f"capturing {case.model}", quiet=json_output):
+        workload, cluster = workload_of(case)
+    largest = max_batch_of(workload, cluster) if max_batch else None
+    if largest and case.batch is None and case.global_batch is None:
+        workload = workload.at_batch(largest)
+    forecast = predictor(case.predictor).predict(workload, cluster)
+    if trace is not None:
+        _write_trace(case, workload, cluster, trace)
+    if json_output:
+        extra = {} if largest is None else {"max_batch": largest}
+        print(json.dumps(forecast.to_dict() | extra))
+    else:
+        show_forecast(forecast, workload, cluster, largest)
+
+
+def _write_trace(case: Case, workload: Any, cluster: Any, path: Path) -> None:
+    import json
+
+    from foretell.predict import predictor
+    from foretell.predict.analytic import AnalyticPredictor
+    from foretell.predict.trace import chrome_trace
+
+    chosen = predictor(case.predictor)
+    if not isinstance(chosen, AnalyticPredictor):
+        raise InputError(f"--trace is not offered by predictor {case.predictor!r}: use analytic")
+    device = cluster.groups[0].device
+    op_s = chosen.step_times(workload, device).op_s
+    text = json.dumps(chrome_trace(workload, op_s, device.name))
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"trace {str(path)!r} cannot be written: {error.strerror}") from error
+
+
+def _predict_file(model: str | None, cases: Path, out: Path | None) -> None:
+    if model is not None:
+        raise InputError("--cases brings its own models: leave the model argument out")
+    if out is None:
+        raise InputError("--cases needs --out FILE.jsonl for the answers")
+    from foretell.cases import run_cases
+    from foretell.cli.show import counted_progress, print_line
+
+    with counted_progress("predicting") as advance:
+        answered, failed = run_cases(cases, out, advance)
+    print_line(f"{answered} answered, {failed} failed, in {out}")

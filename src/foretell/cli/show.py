@@ -1,0 +1,112 @@
+"""How answers look in a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from foretell.cluster import Cluster
+from foretell.predict import Forecast
+from foretell.units import format_bytes, format_count, format_duration
+from foretell.workload import Workload
+
+_BAR_WIDTH = 24
+
+_console = Console()
+_status = Console(stderr=True)
+
+
+@contextlib.contextmanager
+def progress(what: str, *, quiet: bool = False) -> Iterator[None]:
+    """A spinner on stderr while something takes its time."""
+    if quiet or not _status.is_terminal:
+        yield
+        return
+    with _status.status(what):
+        yield
+
+
+@contextlib.contextmanager
+def counted_progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr; the yielded function takes (done, total)."""
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=_status, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+
+        def advance(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield advance
+
+
+def print_line(text: str) -> None:
+    """One plain line on stdout."""
+    _console.print(text, highlight=False, markup=False)
+
+
+def print_table(table: Table) -> None:
+    """A table on stdout."""
+    _console.print(table)
+
+
+def plain_table(*headers: str, title: str | None = None) -> Table:
+    """The house style for tables; headers that start with '>' are right-aligned."""
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    for header in headers:
+        table.add_column(header.lstrip(">"), justify="right" if header.startswith(">") else "left")
+    return table
+
+
+def show_forecast(
+    forecast: Forecast, workload: Workload, cluster: Cluster, largest_batch: int | None
+) -> None:
+    """The whole forecast on one screen."""
+    s = forecast.subject
+    print_line("")
+    _console.print(Text(forecast.title, style="bold"))
+    print_line(
+        f"{format_count(float(s['parameters']))} parameters, "
+        f"{format_count(float(s['flops_per_sample']), 'FLOP')} per {s['sample']} and step, "
+        f"batch {s['batch']} per device, {s['mode']}, {s['precision']}"
+    )
+    table = plain_table("", ">forecast", "90 % interval")
+    for name, value, interval in forecast.rows():
+        table.add_row(name, value, interval)
+    device = cluster.groups[0].device
+    verdict = Text("yes", style="green") if forecast.fits else Text("no", style="bold red")
+    table.add_row(f"fits in {format_bytes(device.memory_bytes)}", verdict, "")
+    if largest_batch is not None:
+        table.add_row("largest batch that fits", str(largest_batch), "")
+    print_table(table)
+    _console.print(_breakdown("time", forecast.breakdown["phase"], format_duration))
+    _console.print(_breakdown("operators", forecast.breakdown["class"], format_duration, 6))
+    memory = {k: v for k, v in forecast.breakdown["memory"].items() if k != "allocated_peak"}
+    _console.print(_breakdown("memory", memory, format_bytes))
+    for note in forecast.notes:
+        _console.print(Text(f"note: {note}", style="yellow" if not forecast.in_domain else "dim"))
+    domain = "in domain" if forecast.in_domain else "out of domain"
+    _console.print(
+        Text(f"predictor {forecast.predictor}, version {forecast.version}, {domain}", style="dim")
+    )
+
+
+def _breakdown(
+    title: str, parts: object, show: Callable[[float], str], limit: int | None = None
+) -> Table:
+    assert isinstance(parts, dict)
+    items = [(k, v) for k, v in parts.items() if v > 0]
+    total = sum(v for _, v in items) or 1.0
+    if limit is not None and len(items) > limit:
+        items = [*items[:limit], ("rest", sum(v for _, v in items[limit:]))]
+    table = plain_table(title, ">", ">", "")
+    for name, value in items:
+        share = value / total
+        bar = "█" * round(share * _BAR_WIDTH)
+        table.add_row(name.replace("_", " "), show(value), f"{100 * share:.0f} %", bar)
+    return table
