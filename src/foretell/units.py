@@ -8,7 +8,7 @@ import re
 from foretell.errors import InputError
 
 _DURATION_S = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_BYTES = {"": 1, "b": 1} | {
+_BYTES: dict[str, int] = {"": 1, "b": 1} | {
     prefix + suffix: base**power
     for power, prefix in enumerate("kmgtp", start=1)
     for suffix, base in (("", 1000), ("b", 1000), ("ib", 1024))
@@ -60,7 +60,9 @@ def parse_duration(text: str) -> float:
     match = re.fullmatch(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", text.lower())
     unit = match.group(2) or "s" if match else ""
     if not match or unit not in _DURATION_S:
-        raise InputError(f"duration {text!r} is not understood: write a number and ms, s, m, h or d")
+        raise InputError(
+            f"duration {text!r} is not understood: write a number and ms, s, m, h or d"
+        )
     return float(match.group(1)) * _DURATION_S[unit]
 
 

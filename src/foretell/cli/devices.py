@@ -25,13 +25,16 @@ def devices(
     if not found:
         raise UnknownNameError("device", text or "", all_devices())
     if json_output:
-        rows = [dataclasses.asdict(d) | {"peak_flops_per_s": dict(d.peak_flops_per_s)} for d in found]
+        rows = [
+            dataclasses.asdict(d) | {"peak_flops_per_s": dict(d.peak_flops_per_s)} for d in found
+        ]
         print_line(json.dumps(rows))
         return
     table = plain_table("id", "name", ">memory", ">GB/s", ">fp32", ">fp16", ">bf16", ">fp8", ">$/h")
     for d in found:
         rates = [
-            f"{d.peak(t) / 1e12:.0f}" if d.supports(t) else "–" for t in ("fp32", "fp16", "bf16", "fp8")
+            f"{d.peak(t) / 1e12:.0f}" if d.supports(t) else "–"
+            for t in ("fp32", "fp16", "bf16", "fp8")
         ]
         price = d.price_usd_per_hour
         table.add_row(

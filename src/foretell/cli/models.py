@@ -8,7 +8,9 @@ import typer
 
 
 def models(
-    text: Annotated[Optional[str], typer.Argument(help="Show only names that contain this.")] = None,
+    text: Annotated[
+        Optional[str], typer.Argument(help="Show only names that contain this.")
+    ] = None,
     timm: Annotated[bool, typer.Option("--timm", help="List timm's names too.")] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:

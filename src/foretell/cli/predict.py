@@ -36,7 +36,9 @@ def predict(
     ] = "a100-80gb",
     batch: Annotated[
         Optional[int],
-        typer.Option(help="Samples per device and forward pass. [default: 32]", rich_help_panel=_HOW),
+        typer.Option(
+            help="Samples per device and forward pass. [default: 32]", rich_help_panel=_HOW
+        ),
     ] = None,
     global_batch: Annotated[
         Optional[int], typer.Option(help="Samples per optimizer step.", rich_help_panel=_HOW)
@@ -59,12 +61,11 @@ def predict(
     ] = False,
     optimizer: Annotated[
         str,
-        typer.Option(
-            help="none, sgd, momentum, adam, adamw or adafactor.", rich_help_panel=_HOW
-        ),
+        typer.Option(help="none, sgd, momentum, adam, adamw or adafactor.", rich_help_panel=_HOW),
     ] = "adamw",
     compile: Annotated[
-        bool, typer.Option("--compile", help="torch.compile instead of eager.", rich_help_panel=_HOW)
+        bool,
+        typer.Option("--compile", help="torch.compile instead of eager.", rich_help_panel=_HOW),
     ] = False,
     torch_version: Annotated[
         Optional[str], typer.Option(help="PyTorch that will run it.", rich_help_panel=_HOW)
@@ -112,7 +113,9 @@ def predict(
     ] = None,
     cases: Annotated[
         Optional[Path],
-        typer.Option(help="Answer a file of cases, one JSON object a line.", rich_help_panel=_OUTPUT),
+        typer.Option(
+            help="Answer a file of cases, one JSON object a line.", rich_help_panel=_OUTPUT
+        ),
     ] = None,
     out: Annotated[
         Optional[Path], typer.Option(help="Where answers to --cases go.", rich_help_panel=_OUTPUT)

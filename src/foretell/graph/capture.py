@@ -62,7 +62,7 @@ def capture(subject: Subject, options: CaptureOptions | None = None) -> Graph:
         args, kwargs = subject.inputs(prime)
     args, kwargs = _prepare_inputs(args, kwargs, options)
     if options.channels_last:
-        module.to(memory_format=torch.channels_last)
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     recorder = Recorder(KindTable(prime))
     parameters = _adopt_parameters(recorder, module)
     roles = _adopt_others(recorder, module, args, kwargs)
@@ -106,7 +106,7 @@ def _run_step(
                     "the loss does not depend on any trainable parameter: nothing to train; "
                     "use mode 'infer' or unfreeze parameters"
                 )
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             del loss
 
 
@@ -179,7 +179,8 @@ def _prepare_inputs(
 
 
 def _adopt_parameters(recorder: Recorder, module: torch.nn.Module) -> Parameters:
-    names, numels, dtypes, trainable, owners, shapes = [], [], [], [], [], []
+    names: list[str] = []
+    numels, dtypes, trainable, owners, shapes = [], [], [], [], []
     for path, parameter in module.named_parameters():
         recorder.adopt(parameter, parameter=len(names))
         names.append(path)
@@ -271,7 +272,7 @@ def _recomputing(
                 **kwargs,
             )
 
-        target.forward = forward  # type: ignore[method-assign]
+        target.forward = forward
         wrapped.append(target)
     try:
         yield
@@ -289,7 +290,9 @@ def _failures_explained() -> Iterator[None]:
         raise
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
-        own = [f for f in frames if "foretell/graph" not in f.filename and "/torch/" not in f.filename]
+        own = [
+            f for f in frames if "foretell/graph" not in f.filename and "/torch/" not in f.filename
+        ]
         where = f" at {own[-1].filename}:{own[-1].lineno} ({own[-1].line})" if own else ""
         reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
         raise CaptureError(

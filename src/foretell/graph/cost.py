@@ -183,7 +183,9 @@ def _conv_gemm(call: Call, x: Shape, w: Shape, y: Shape) -> Gemm:
     pixels = x if call.transposed else y
     out_per_group = w[1] if call.transposed else w[0] // call.groups
     in_per_group = w[0] // call.groups if call.transposed else w[1]
-    return Gemm(call.groups, pixels[0] * prod(pixels[2:]), out_per_group, in_per_group * prod(w[2:]))
+    return Gemm(
+        call.groups, pixels[0] * prod(pixels[2:]), out_per_group, in_per_group * prod(w[2:])
+    )
 
 
 def _attention(call: Call) -> Gemm:

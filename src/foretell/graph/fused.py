@@ -30,7 +30,7 @@ _LIBRARY.define(
 def _attention_meta(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    out = q.new_empty((*q.shape[:-1], v.shape[-1]))
+    out = _dense_like(q) if v.shape[-1] == q.shape[-1] else q.new_empty((*q.shape[:-1], v.shape[-1]))
     return out, q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
@@ -46,7 +46,12 @@ def _attention_backward_meta(
     mask_grad: bool,
 ) -> tuple[torch.Tensor, ...]:
     grad_mask = torch.empty_like(mask) if mask_grad and mask is not None else q.new_empty(0)
-    return torch.empty_like(q), torch.empty_like(k), torch.empty_like(v), grad_mask
+    return _dense_like(q), _dense_like(k), _dense_like(v), grad_mask
+
+
+def _dense_like(x: torch.Tensor) -> torch.Tensor:
+    """Memory in the order of x's strides but without its gaps, as attention kernels write it."""
+    return torch.empty_like(x, memory_format=torch.preserve_format)
 
 
 def _rnn_meta(
@@ -107,7 +112,9 @@ def attention(
         t if t.shape[:-3] == leading else t.expand(*leading, *t.shape[-3:])
         for t in (query, key, value)
     )
-    result: torch.Tensor = _Attention.apply(query, key, value, attn_mask, is_causal)
+    result: torch.Tensor = _Attention.apply(  # type: ignore[no-untyped-call]
+        query, key, value, attn_mask, is_causal
+    )
     return result
 
 
@@ -127,9 +134,7 @@ def attention_spelled_out(
         key, value = (t.repeat_interleave(repeats, -3) for t in (key, value))
     scores = query * (scale or 1.0 / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
     if is_causal:
-        allowed = torch.ones(
-            scores.shape[-2:], dtype=torch.bool, device=scores.device
-        ).tril()
+        allowed = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).tril()
         scores = scores.masked_fill(~allowed, float("-inf"))
     elif attn_mask is not None:
         if attn_mask.dtype == torch.bool:
@@ -171,4 +176,6 @@ def recurrent(
     directions = 2 if bidirectional else 1
     width = states[0].shape[-1] * directions
     weights = [w.to(x.dtype) for w in weights]
-    return _Recurrent.apply(x, width, layers * directions, states, *weights)
+    return _Recurrent.apply(  # type: ignore[no-untyped-call]
+        x, width, layers * directions, states, *weights
+    )

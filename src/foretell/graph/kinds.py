@@ -177,7 +177,7 @@ class _Scaled:
 
     def _size(self, size: int, batch: int) -> int:
         base, power = split_batch(size, self.prime)
-        return base * batch**power
+        return base * int(batch**power)
 
 
 def _ints(values: Any, width: int | None = None) -> Any:

@@ -89,9 +89,7 @@ def _encode(arg: Any, key: list[Any], inputs: list[torch.Tensor]) -> None:
         key.extend((type(arg), arg))
 
 
-def _note(
-    out: Any, inputs: list[torch.Tensor], shared: set[int]
-) -> Fresh | Same | Constant | None:
+def _note(out: Any, inputs: list[torch.Tensor], shared: set[int]) -> Fresh | Same | Constant | None:
     if isinstance(out, (tuple, list)):
         return None
     if not isinstance(out, torch.Tensor):

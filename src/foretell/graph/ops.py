@@ -181,9 +181,27 @@ _CLASS_BY_NAME: dict[str, OpClass] = {
 
 # Complex transforms and dense solvers cost far more than one pass over their data.
 _OTHER = frozenset(
-    "_fft_r2c _fft_c2r _fft_c2c stft istft linalg_eigh linalg_svd _linalg_svd linalg_qr "
-    "linalg_inv_ex linalg_solve_ex _linalg_solve_ex cholesky linalg_cholesky_ex "
-    "lu_unpack linalg_lu_factor_ex triangular_solve _linalg_det linalg_eig".split()
+    [
+        "_fft_r2c",
+        "_fft_c2r",
+        "_fft_c2c",
+        "stft",
+        "istft",
+        "linalg_eigh",
+        "linalg_svd",
+        "_linalg_svd",
+        "linalg_qr",
+        "linalg_inv_ex",
+        "linalg_solve_ex",
+        "_linalg_solve_ex",
+        "cholesky",
+        "linalg_cholesky_ex",
+        "lu_unpack",
+        "linalg_lu_factor_ex",
+        "triangular_solve",
+        "_linalg_det",
+        "linalg_eig",
+    ]
 )
 
 

@@ -15,14 +15,29 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from foretell.errors import CaptureError
+from foretell.graph import known
 from foretell.graph.cost import Call
 from foretell.graph.kinds import KindTable, attributes, spec_of
 from foretell.graph.memo import Plan, Signature, signature, tensors_in
 from foretell.graph.ops import Phase, classify
 
 _NO_KERNEL = frozenset(
-    "detach alias lift_fresh lift _unsafe_view _reshape_alias empty empty_like new_empty "
-    "empty_strided new_empty_strided empty_permuted resize_ set_".split()
+    [
+        "detach",
+        "alias",
+        "lift_fresh",
+        "lift",
+        "_unsafe_view",
+        "_reshape_alias",
+        "empty",
+        "empty_like",
+        "new_empty",
+        "empty_strided",
+        "new_empty_strided",
+        "empty_permuted",
+        "resize_",
+        "set_",
+    ]
 )
 _ACCUMULATE_GRAD = 2**63
 
@@ -31,7 +46,7 @@ class Recorder(TorchDispatchMode):
     """Collects the rows of a Graph. Use as a context manager around forward and backward."""
 
     def __init__(self, kinds: KindTable) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.kinds = kinds
         self.op_kind: list[int] = []
         self.op_phase: list[int] = []
@@ -76,11 +91,12 @@ class Recorder(TorchDispatchMode):
             traits = self._traits[func] = _traits(func)
         name, no_kernel = traits
         if name == "_local_scalar_dense":
-            return _neutral_scalar(args[0])
+            return known.scalar_of(args[0])
         if no_kernel:
             out = func(*args, **kwargs)
             for tensor in tensors_in(out):
                 self._storage_number(tensor, alloc=len(self.op_kind))
+            known.follow(name, func, args, kwargs, tensors_in(args), out)
             return out
         inputs: list[torch.Tensor] = []
         key = signature(func, args, kwargs, inputs)
@@ -101,6 +117,7 @@ class Recorder(TorchDispatchMode):
             out = plan.replay(func, args, kwargs, inputs)
         if any(t.is_meta for t in tensors_in(out)):
             self._append(plan.kind, name, inputs, out)
+            known.follow(name, func, args, kwargs, inputs, out)
         return out
 
     def _append(self, kind: int, name: str, inputs: list[torch.Tensor], out: Any) -> None:
@@ -131,7 +148,7 @@ class Recorder(TorchDispatchMode):
         node = torch._C._current_autograd_node()
         if node is None or self.module_stack:
             # Autograd numbers its node just before the operator runs.
-            sequence = torch.autograd._get_sequence_nr() - 1
+            sequence = torch.autograd._get_sequence_nr() - 1  # type: ignore[attr-defined]
             self._forward_by_sequence[sequence] = (index, module)
             return (Phase.FORWARD if node is None else Phase.RECOMPUTE), module, -1
         sequence = node._sequence_nr()
@@ -180,9 +197,3 @@ def _run_meta(func: Any, args: Any, kwargs: Any) -> Any:
             "torch.library.register_fake, or replace the operator"
         ) from error
 
-
-def _neutral_scalar(tensor: torch.Tensor) -> bool | int | float:
-    """What reading a number out of a meta tensor answers: nothing there, so no."""
-    if tensor.dtype == torch.bool:
-        return False
-    return 0.0 if tensor.is_floating_point() else 0

@@ -117,7 +117,7 @@ class Forecast:
 
     def _repr_html_(self) -> str:
         cells = "".join(
-            f"<tr><td>{html.escape(n)}</td><td style='text-align:right'><b>{html.escape(v)}</b></td>"
+            f"<tr><td>{html.escape(n)}</td><td><b>{html.escape(v)}</b></td>"
             f"<td>{html.escape(i)}</td></tr>"
             for n, v, i in [*self.rows(), ("fits", "yes" if self.fits else "no", "")]
         )

@@ -31,7 +31,10 @@ class Predictor(Protocol):
     a fitted copy. `save` writes plain data (JSON, safetensors), never code; `load` reads it back.
     """
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What `predictor=` calls it."""
+        ...
 
     def fit(self, measurements: Iterable[Measurement]) -> Self:
         """A copy that has learned from real runs."""

@@ -27,7 +27,9 @@ def chrome_trace(workload: Workload, op_s: Floats, device: str) -> dict[str, Any
     ]
     for phase, first, last in _stretches(step.op_phase):
         events.append(
-            _slice(Phase(phase).label, "phase", 0, starts_us[first], ends_us[last] - starts_us[first])
+            _slice(
+                Phase(phase).label, "phase", 0, starts_us[first], ends_us[last] - starts_us[first]
+            )
         )
     for i, name in enumerate(step.op_name):
         arguments = {"module": step.modules[step.op_module[i]], "flops": float(flops[i])}
@@ -35,7 +37,13 @@ def chrome_trace(workload: Workload, op_s: Floats, device: str) -> dict[str, Any
         events.append({**event, "args": arguments})
     for start, live in zip(starts_us, memory_timeline(workload), strict=True):
         events.append(
-            {"name": "memory", "ph": "C", "pid": 0, "ts": float(start), "args": {"bytes": float(live)}}
+            {
+                "name": "memory",
+                "ph": "C",
+                "pid": 0,
+                "ts": float(start),
+                "args": {"bytes": float(live)},
+            }
         )
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
@@ -50,7 +58,9 @@ def _stretches(values: Any) -> list[tuple[int, int, int]]:
     return [(int(values[f]), f, last) for f, last in zip(firsts, lasts, strict=True)]
 
 
-def _slice(name: str, category: str, thread: int, start_us: float, length_us: float) -> dict[str, Any]:
+def _slice(
+    name: str, category: str, thread: int, start_us: float, length_us: float
+) -> dict[str, Any]:
     return {
         "name": name,
         "cat": category,

@@ -122,9 +122,9 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 
 def _task(file: Path, architectures: object, model_type: str) -> str:
-    classes = [c for c in architectures if isinstance(c, str)] if isinstance(
-        architectures, list
-    ) else []
+    classes = (
+        [c for c in architectures if isinstance(c, str)] if isinstance(architectures, list) else []
+    )
     for marker, task in _TASK_OF_ARCHITECTURE.items():
         if any(marker in c for c in classes):
             return task

@@ -53,4 +53,6 @@ def _declare_operators() -> None:
     import torch
 
     for schema in _SCHEMAS:
-        torch.library.define("torchvision::" + schema.partition("(")[0], schema[schema.index("(") :])
+        torch.library.define(
+            "torchvision::" + schema.partition("(")[0], schema[schema.index("(") :]
+        )

@@ -89,7 +89,9 @@ def parse_transformer(text: str) -> TransformerShape:
         elif not is_flag and value.isdigit():
             values[name] = int(value)
         else:
-            raise InputError(f"transformer: {part!r} is not understood: write {name}=<whole number>")
+            raise InputError(
+                f"transformer: {part!r} is not understood: write {name}=<whole number>"
+            )
     missing = [n for n in ("layers", "hidden", "heads", "seq", "vocab") if n not in values]
     if missing:
         raise InputError(
@@ -194,7 +196,9 @@ class FeedForward(nn.Module):
         super().__init__()
         self.gated = shape.gated
         self.up = nn.Linear(shape.hidden, shape.ffn_width, bias=shape.bias)
-        self.gate = nn.Linear(shape.hidden, shape.ffn_width, bias=shape.bias) if shape.gated else None
+        self.gate = (
+            nn.Linear(shape.hidden, shape.ffn_width, bias=shape.bias) if shape.gated else None
+        )
         self.down = nn.Linear(shape.ffn_width, shape.hidden, bias=shape.bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

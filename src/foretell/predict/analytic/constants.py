@@ -116,7 +116,9 @@ class Constants:
                 provenance=data.get("provenance", {}),
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"constants {origin} cannot be read ({error}): fit them again") from error
+            raise InputError(
+                f"constants {origin} cannot be read ({error}): fit them again"
+            ) from error
 
 
 @functools.cache
@@ -131,7 +133,9 @@ def load_constants(path: Path) -> Constants:
     try:
         return Constants.from_json(path.read_text(encoding="utf-8"), repr(str(path)))
     except OSError as error:
-        raise InputError(f"constants file {str(path)!r} cannot be read: {error.strerror}") from error
+        raise InputError(
+            f"constants file {str(path)!r} cannot be read: {error.strerror}"
+        ) from error
 
 
 def _named(column: Floats) -> dict[str, float]:

@@ -144,7 +144,7 @@ class AnalyticPredictor:
         family = key.split("/")[0]
         if family == "default":
             notes.append(
-                f"no measurements of the {device.family} family: default efficiencies, wide interval"
+                f"the {device.family} family was never measured: default efficiencies are used"
             )
         evidence = self.constants.provenance.get("evidence", {}).get(key, {})
         if family != "default" and recipe.mode not in evidence.get("modes", ()):
@@ -190,7 +190,8 @@ def _not_faster_than_dispatch(
     busy_s = float(op_s.sum())
     if busy_s <= 0.0:
         return op_s
-    return op_s * ((busy_s**4 + host_s**4) ** 0.25 / busy_s)
+    stretch = float((busy_s**4 + host_s**4) ** 0.25) / busy_s
+    return op_s * stretch
 
 
 def _slowest(cluster: Cluster) -> Device:

@@ -71,7 +71,7 @@ def _group(kinds: Kinds, i: int) -> str:
 
 def _conv_group(kinds: Kinds, i: int) -> str:
     groups = int(kinds.attrs[i, 1])
-    _, _, n, k = (int(v) for v in kinds.gemm[i])
+    n = int(kinds.gemm[i, 2])
     if groups > 1:
         # One output channel per group: no matrix product is left to speak of.
         return "depthwise" if n <= 2 and groups >= 8 else "grouped"

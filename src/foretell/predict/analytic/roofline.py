@@ -24,7 +24,12 @@ SHARPNESS = 3.0
 
 _TILE = 128
 _VECTOR_GROUPS = np.array([GROUP_INDEX["depthwise"], GROUP_INDEX["depthwise_backward"]])
-_LAUNCHES = {"conv_backward": 2, "pointwise_backward": 2, "grouped_backward": 2, "depthwise_backward": 2}
+_LAUNCHES = {
+    "conv_backward": 2,
+    "pointwise_backward": 2,
+    "grouped_backward": 2,
+    "depthwise_backward": 2,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Programs that measure Foretell against data and regenerate every figure the docs state."""
