@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
+from torch.utils.flop_counter import conv_flop_count, flop_registry
 
 from foretell.graph import Graph
 
@@ -40,7 +40,12 @@ class RealRun(TorchDispatchMode):
         if not func.is_view and name not in _FREE:
             self.calls[comparable(name, shapes_of((args, list((kwargs or {}).values()))))] += 1
             rule = flop_registry.get(func._overloadpacket)
-            if rule is not None and "attention" not in name:
+            if name == "convolution_backward":
+                # torch's own rule for the weight gradient forgets the groups
+                grad, x, w, transposed, wanted = *args[:3], args[7], args[10]
+                once = conv_flop_count(x.shape, w.shape, grad.shape, transposed)
+                self.flops += once * sum(wanted[:2])
+            elif rule is not None and "attention" not in name:
                 self.flops += rule(*args, **(kwargs or {}), out_val=out)
         return out
 
