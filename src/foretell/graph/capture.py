@@ -129,12 +129,17 @@ def default_loss(out: Any) -> torch.Tensor:
     if len(tensors) == 1 and first.dim() == 0:
         return first
     if isinstance(out, torch.Tensor) and first.dim() == 2 and first.shape[1] > 1:
-        target = torch.empty(first.shape[0], dtype=torch.int64, device=first.device)
-        return F.cross_entropy(first, target)
+        return F.cross_entropy(first, class_targets(first.shape[:1], first.device))
     means = [t.float().mean() for t in tensors if t.requires_grad]
     if not means:
         return first.sum()
     return means[0] if len(means) == 1 else torch.stack(means).sum()
+
+
+def class_targets(shape: Sequence[int], device: torch.device) -> torch.Tensor:
+    """Labels for a loss: given with the data, so no operator of the step makes them."""
+    make = torch.empty if device.type == "meta" else torch.zeros
+    return make(tuple(shape), dtype=torch.int64, device=device)
 
 
 def _float_tensors(value: Any) -> list[torch.Tensor]:

@@ -65,19 +65,9 @@ def build_model(entry: Entry, *, attention: str = "sdpa") -> torch.nn.Module:
     if attention not in ATTENTION:
         raise InputError(f"{attention=} is not known: use {' or '.join(ATTENTION)}")
     transformers = _transformers()
-    with _quiet(transformers):
-        config = _config(transformers, entry)
-        auto_class = getattr(transformers, _AUTO_CLASS[entry.task])
-        if type(config) not in auto_class._model_mapping:
-            raise InputError(
-                f"{entry.name} cannot be trained for {entry.task}: transformers has no such model"
-                f" of type {entry.model_type!r}, so name another architecture in the config.json"
-            )
-        # Asking for sdpa by name is refused where it is missing; not asking prefers it.
-        chosen = {} if attention == "sdpa" else {"attn_implementation": attention}
-        with torch.device("meta"):
-            model: torch.nn.Module = auto_class.from_config(config, dtype=torch.float32, **chosen)
     register_meta_kernels()
+    with _quiet(transformers):
+        model = _build(transformers, entry, attention)
     _assume_whole_rows(model, transformers.masking_utils)
     if entry.task == "ctc":
         model.loss_function = _ctc_loss
@@ -85,7 +75,8 @@ def build_model(entry: Entry, *, attention: str = "sdpa") -> torch.nn.Module:
         model.loss_type = "ForCausalLM"  # not guessed from class names such as GPT2LMHeadModel
     if entry.config.get("tie_word_embeddings") is False:
         _untie_output(model)
-    return model.train()
+    trained: torch.nn.Module = model.train()
+    return trained
 
 
 def example_inputs(
@@ -105,26 +96,23 @@ def example_inputs(
     for name, value in (("batch", batch), ("seq", seq), ("image_size", image_size)):
         if value is not None and value < 1:
             raise InputError(f"{name}={value} must be at least 1")
-    config = model.config
+    config: Any = model.config
     if entry.task == "image-classification":
-        return {
-            **_pixels(model, config, batch, image_size),
-            "labels": _integers(batch),
-        }
+        return {**_pixels(model, config, batch, image_size), "labels": _integers(batch)}
     if entry.task == "clip":
-        text = config.text_config
-        length = _text_length(entry, text, seq)
+        length = _text_length(entry, model, config.text_config, seq)
         return {
             "input_ids": _integers(batch, length),
             **_pixels(model, config.vision_config, batch, image_size),
             "return_loss": True,
         }
     if entry.task == "speech-seq2seq":
-        mels = torch.empty(
-            batch, config.num_mel_bins, 2 * config.max_source_positions, device="meta"
-        )
+        frames = 2 * config.max_source_positions  # the encoder's convolutions halve them
         length = _within(entry, config.max_target_positions, seq, config.max_target_positions)
-        return {"input_features": mels, "labels": _integers(batch, length)}
+        return {
+            "input_features": torch.empty(batch, config.num_mel_bins, frames, device="meta"),
+            "labels": _integers(batch, length),
+        }
     if entry.task == "ctc":
         samples = seq or _AUDIO_S * _AUDIO_SAMPLES_PER_S
         characters = max(1, samples * _CHARACTERS_PER_S // _AUDIO_SAMPLES_PER_S)
@@ -132,7 +120,7 @@ def example_inputs(
             "input_values": torch.empty(batch, samples, device="meta"),
             "labels": _integers(batch, characters),
         }
-    length = _text_length(entry, config, seq)
+    length = _text_length(entry, model, config, seq)
     labels = (batch,) if entry.task == "sequence-classification" else (batch, length)
     return {"input_ids": _integers(batch, length), "labels": _integers(*labels)}
 
@@ -157,7 +145,7 @@ def _quiet(transformers: Any) -> Iterator[None]:
         transformers.logging.set_verbosity(level)
 
 
-def _config(transformers: Any, entry: Entry) -> PretrainedConfig:
+def _build(transformers: Any, entry: Entry, attention: str) -> Any:
     if entry.model_type not in transformers.CONFIG_MAPPING:
         raise InputError(
             f"{entry.name} has model_type {entry.model_type!r}, which transformers"
@@ -165,18 +153,36 @@ def _config(transformers: Any, entry: Entry) -> PretrainedConfig:
             " never run: install a transformers that knows it, or give a function that builds the"
             " model, as in my_model.py:build"
         )
-    facts = {k: copy.deepcopy(v) for k, v in entry.config.items() if k not in _STORAGE}
+    config_class = transformers.CONFIG_MAPPING[entry.model_type]
+    auto_class = getattr(transformers, _AUTO_CLASS[entry.task])
+    if config_class not in auto_class._model_mapping:
+        raise InputError(
+            f"{entry.name} cannot be trained for {entry.task}: transformers has no such model of"
+            f" type {entry.model_type!r}, so name another architecture in the config.json"
+        )
+    # Asking for sdpa by name is refused where it is missing; not asking prefers it.
+    chosen = {} if attention == "sdpa" else {"attn_implementation": attention}
     try:
-        config: PretrainedConfig = transformers.CONFIG_MAPPING[entry.model_type].from_dict(facts)
-    except Exception as error:  # each config class validates in its own way
+        config = _config(config_class, entry)
+        with torch.device("meta"):
+            return auto_class.from_config(config, dtype=torch.float32, **chosen)
+    except Exception as error:  # each architecture validates its numbers in its own way
         reason = " ".join(str(error).split())
         raise InputError(
-            f"{entry.name} is not a valid {entry.model_type!r} configuration ({reason}): correct it"
+            f"{entry.name} does not describe a {entry.model_type!r} model ({reason}): correct its"
+            " configuration"
         ) from error
+
+
+def _config(config_class: Any, entry: Entry) -> PretrainedConfig:
+    facts = {k: copy.deepcopy(v) for k, v in entry.config.items() if k not in _STORAGE}
+    config: PretrainedConfig = config_class.from_dict(facts)
     if config.is_encoder_decoder and getattr(config, "decoder_start_token_id", None) is None:
         config.decoder_start_token_id = config.pad_token_id
     if entry.task.endswith("-classification") and config.num_labels > 1:
         config.problem_type = "single_label_classification"
+    if entry.task == "sequence-classification" and config.pad_token_id is None:
+        config.pad_token_id = 0
     for part in (config, *(getattr(config, name) for name in config.sub_configs)):
         for field, value in _FOR_CAPTURE.items():
             if hasattr(part, field):
@@ -229,7 +235,7 @@ def _ctc_loss(
     )
 
 
-def _untie_output(model: torch.nn.Module) -> None:
+def _untie_output(model: Any) -> None:
     """Give the output layer its own weight where transformers ties it against the checkpoint.
 
     T5 v1.1 and mT5 checkpoints store a separate one, and loading them keeps it.
@@ -239,18 +245,22 @@ def _untie_output(model: torch.nn.Module) -> None:
         output.weight = torch.nn.Parameter(torch.empty_like(output.weight))
 
 
-def _text_length(entry: Entry, config: PretrainedConfig, seq: int | None) -> int:
-    limit = _position_limit(config)
+def _text_length(
+    entry: Entry, model: torch.nn.Module, config: PretrainedConfig, seq: int | None
+) -> int:
+    limit = _position_limit(model, config)
     default = _TEXT_LENGTH.get(entry.task, _OTHER_TEXT_LENGTH)
     return _within(entry, limit, seq, default if limit is None else min(limit, default))
 
 
-def _position_limit(config: PretrainedConfig) -> int | None:
+def _position_limit(model: torch.nn.Module, config: PretrainedConfig) -> int | None:
     """The longest sequence the model has positions for, None if any length will do."""
     limits = (getattr(config, name, None) for name in _LIMIT_FIELDS)
     limit: int | None = next((n for n in limits if n), None)
-    if limit is not None and config.model_type in ("roberta", "xlm-roberta"):
-        limit -= config.pad_token_id + 1  # their positions are counted from after the padding's
+    for name, module in model.named_modules():
+        padding = getattr(module, "padding_idx", None)
+        if limit and name.endswith("position_embeddings") and isinstance(padding, int):
+            return limit - padding - 1  # RoBERTa and its kin count from after the padding's
     return limit
 
 

@@ -9,7 +9,7 @@ import warnings
 from typing import Any
 
 from foretell.errors import CaptureError, InputError, MissingExtraError, UnknownNameError
-from foretell.graph.capture import Subject
+from foretell.graph.capture import Subject, class_targets
 
 
 def build_timm(name: str, *, image_size: int | None = None) -> Subject:
@@ -32,7 +32,7 @@ def build_timm(name: str, *, image_size: int | None = None) -> Subject:
 
     def loss(out: Any) -> torch.Tensor:
         first = out[0] if isinstance(out, (tuple, list)) else out
-        target = torch.empty(first.shape[0], dtype=torch.int64, device=first.device)
+        target = class_targets(first.shape[:1], first.device)
         return torch.nn.functional.cross_entropy(first.flatten(1), target)
 
     return Subject(

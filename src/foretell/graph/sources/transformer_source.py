@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from foretell.errors import InputError, UnknownNameError
-from foretell.graph.capture import Subject
+from foretell.graph.capture import Subject, class_targets
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ def build_transformer(text: str, *, seq: int | None = None) -> Subject:
         return (torch.empty((batch, length), dtype=torch.int64),), {}
 
     def loss(logits: Any) -> torch.Tensor:
-        target = torch.empty(logits.shape[:2], dtype=torch.int64, device=logits.device)
+        target = class_targets(logits.shape[:2], logits.device)
         return F.cross_entropy(logits.flatten(0, 1).float(), target.flatten())
 
     return Subject(
