@@ -47,7 +47,10 @@ class GanPair(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.generator = nn.Sequential(
-            nn.Linear(16, 128), nn.ReLU(), nn.Unflatten(1, (8, 4, 4)), nn.ConvTranspose2d(8, 3, 4, 2, 1)
+            nn.Linear(16, 128),
+            nn.ReLU(),
+            nn.Unflatten(1, (8, 4, 4)),
+            nn.ConvTranspose2d(8, 3, 4, 2, 1),
         )
         self.critic = nn.Sequential(
             nn.Conv2d(3, 8, 4, 2, 1), nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(128, 1)
@@ -147,9 +150,7 @@ def cross_entropy(out: torch.Tensor) -> torch.Tensor:
 OWN = [
     Specimen("unet", UNet, _image(3, 16)),
     Specimen("gan", GanPair, lambda b: (torch.rand(b, 16), torch.rand(b, 3, 8, 8))),
-    Specimen(
-        "dlrm", Dlrm, lambda b: (torch.rand(b, 13), torch.zeros(b, 3, dtype=torch.int64))
-    ),
+    Specimen("dlrm", Dlrm, lambda b: (torch.rand(b, 13), torch.zeros(b, 3, dtype=torch.int64))),
     Specimen("autograd-function", CustomFunction, lambda b: torch.rand(b, 12), cross_entropy),
     Specimen("moe", TinyMoe, lambda b: torch.rand(b, 6, 8)),
     Specimen(

@@ -47,6 +47,8 @@ class Subject:
     module: torch.nn.Module
     inputs: Callable[[int], tuple[Sequence[Any], Mapping[str, Any]]]
     loss: Loss | None = None
+    training_only: tuple[str, ...] = ()
+    """Keyword inputs that inference leaves out, such as labels."""
     meta: dict[str, Any] = field(default_factory=dict)
 
 
@@ -60,6 +62,8 @@ def capture(subject: Subject, options: CaptureOptions | None = None) -> Graph:
     prime = _free_prime(module)
     with torch.device("meta"):
         args, kwargs = subject.inputs(prime)
+    if options.mode == "infer":
+        kwargs = {k: v for k, v in kwargs.items() if k not in subject.training_only}
     args, kwargs = _prepare_inputs(args, kwargs, options)
     if options.channels_last:
         module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

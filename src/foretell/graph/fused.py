@@ -30,7 +30,9 @@ _LIBRARY.define(
 def _attention_meta(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    out = _dense_like(q) if v.shape[-1] == q.shape[-1] else q.new_empty((*q.shape[:-1], v.shape[-1]))
+    out = (
+        _dense_like(q) if v.shape[-1] == q.shape[-1] else q.new_empty((*q.shape[:-1], v.shape[-1]))
+    )
     return out, q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 

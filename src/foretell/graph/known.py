@@ -15,7 +15,17 @@ import torch
 _MAX_ELEMENTS = 1 << 16
 _ATTRIBUTE = "_foretell_known"
 _FACTORIES = frozenset(
-    "arange zeros ones full scalar_tensor eye linspace tril_indices triu_indices".split()
+    [
+        "arange",
+        "zeros",
+        "ones",
+        "full",
+        "scalar_tensor",
+        "eye",
+        "linspace",
+        "tril_indices",
+        "triu_indices",
+    ]
 )
 _NEVER = ("rand", "bernoulli", "normal", "uniform", "multinomial", "dropout", "empty", "random")
 

@@ -196,4 +196,3 @@ def _run_meta(func: Any, args: Any, kwargs: Any) -> Any:
             f"operator {func} has no shape rule for the meta device: register one with "
             "torch.library.register_fake, or replace the operator"
         ) from error
-

@@ -86,7 +86,7 @@ def example_inputs(
     batch: int,
     seq: int | None = None,
     image_size: int | None = None,
-) -> dict[str, torch.Tensor | bool]:
+) -> dict[str, Any]:
     """Meta inputs for `model(**inputs).loss`, labels included.
 
     `seq` counts tokens (of both sides of an encoder-decoder, of Whisper's transcript), or samples
@@ -158,7 +158,8 @@ def _build(transformers: Any, entry: Entry, attention: str) -> Any:
     if config_class not in auto_class._model_mapping:
         raise InputError(
             f"{entry.name} cannot be trained for {entry.task}: transformers has no such model of"
-            f" type {entry.model_type!r}, so name another architecture in the config.json"
+            f" type {entry.model_type!r}, so correct its architectures, or give the text_config of"
+            " a multimodal model as a config.json of its own"
         )
     # Asking for sdpa by name is refused where it is missing; not asking prefers it.
     chosen = {} if attention == "sdpa" else {"attn_implementation": attention}
@@ -227,8 +228,8 @@ def _ctc_loss(
     return torch.nn.functional.ctc_loss(
         log_probs,
         labels,
-        (frames,) * batch,
-        (labels.shape[1],) * batch,
+        (frames,) * batch,  # type: ignore[arg-type]
+        (labels.shape[1],) * batch,  # type: ignore[arg-type]
         blank=blank_token_id,
         reduction=reduction,
         zero_infinity=zero_infinity,
@@ -274,10 +275,10 @@ def _within(entry: Entry, limit: int | None, seq: int | None, default: int) -> i
 
 def _pixels(
     model: torch.nn.Module, config: PretrainedConfig, batch: int, image_size: int | None
-) -> dict[str, torch.Tensor | bool]:
+) -> dict[str, Any]:
     own_size = getattr(config, "image_size", 224)
     height, width = own_size if isinstance(own_size, (list, tuple)) else (own_size, own_size)
-    inputs: dict[str, torch.Tensor | bool] = {}
+    inputs: dict[str, Any] = {}
     if image_size is not None and (image_size, image_size) != (height, width):
         height = width = image_size
         if "interpolate_pos_encoding" in inspect.signature(model.forward).parameters:

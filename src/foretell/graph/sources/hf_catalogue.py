@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from foretell.errors import InputError, UnknownNameError
+from foretell.errors import InputError, UnknownNameError, near_matches
 
 TASKS = (
     "causal-lm",
@@ -75,9 +75,11 @@ def entry(name: str) -> Entry:
     owners = {_entries()[full].name: full for full in _short_names().get(wanted, ())}
     if len(owners) == 1:
         return _entries()[next(iter(owners.values()))]
-    raise UnknownNameError(
-        "Hugging Face model", name, names(), hint="or give the path of a config.json"
-    )
+    known = names() if "/" in name else [full.rpartition("/")[2] for full in names()]
+    hint = "give the path of a config.json"
+    if near_matches(name, known):
+        hint = "or " + hint
+    raise UnknownNameError("Hugging Face model", name, known, hint)
 
 
 def entry_from_config_file(path: str | Path) -> Entry:

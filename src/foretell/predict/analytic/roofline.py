@@ -4,7 +4,7 @@
     compute = FLOPs / (peak x efficiency of its group x how well its shape fills the device)
     memory  = bytes / (bandwidth x efficiency of its group x cache gain)
 
-The functions take plain arrays, so that fitting and predicting share them.
+`op_times` uses arithmetic only, so that predicting (numpy) and fitting (torch) share it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from foretell.predict.analytic.rates import GROUP_INDEX, rate_groups
 
 SHARPNESS = 3.0
 """p of the smooth maximum."""
+
+_NOTHING = 1e-30  # keeps the root differentiable for operators without work
 
 _TILE = 128
 _VECTOR_GROUPS = np.array([GROUP_INDEX["depthwise"], GROUP_INDEX["depthwise_backward"]])
@@ -51,23 +53,39 @@ class OpColumns:
 def op_columns(graph: Graph, device: Device, precision: str) -> OpColumns:
     """Columns per kind of `graph` on `device`."""
     group = rate_groups(graph)
-    gemm = graph.kind_gemm
-    batch, m, n, k = gemm.T
-    is_gemm = k > 0
-    across, down = np.ceil(m / _TILE), np.ceil(n / _TILE)
-    tiles = np.where(is_gemm, batch * across * down, np.inf)
-    narrow = np.minimum(n, _TILE)  # kernels with narrower tiles exist
-    fill = np.where(is_gemm, n / np.maximum(np.ceil(n / 32) * 32, 1), 1.0)
-    waves = np.where(is_gemm, tiles * np.maximum(narrow, 32) / _TILE / device.sm_count, np.inf)
-    return OpColumns(
+    return shape_columns(
         group=group,
+        gemm=graph.kind_gemm,
         flops=graph.kind_flops,
         nbytes=graph.kind_bytes_read + graph.kind_bytes_written,
         peak_flops_per_s=_peaks(graph, device, precision, group),
+        sm_count=device.sm_count,
+    )
+
+
+def shape_columns(
+    *,
+    group: Ints,
+    gemm: Floats,
+    flops: Floats,
+    nbytes: Floats,
+    peak_flops_per_s: Floats,
+    sm_count: int,
+) -> OpColumns:
+    """Columns from sizes alone; `gemm` is [kinds, 4] batch, m, n, k, zero where there is none."""
+    batch, m, n, k = gemm.T
+    is_gemm = k > 0
+    tiles = batch * np.ceil(m / _TILE) * np.ceil(n / _TILE)
+    width = np.clip(n, 32, _TILE) / _TILE  # kernels with narrower tiles exist
+    return OpColumns(
+        group=group,
+        flops=flops,
+        nbytes=nbytes,
+        peak_flops_per_s=peak_flops_per_s,
         gemm_k=np.where(is_gemm, k, np.inf),
-        waves=waves,
-        tile_fill=fill,
-        launches=_launches(graph, group),
+        waves=np.where(is_gemm, tiles * width / sm_count, np.inf),
+        tile_fill=np.where(is_gemm, n / np.maximum(np.ceil(n / 32) * 32, 1), 1.0),
+        launches=_launches(group),
     )
 
 
@@ -80,7 +98,7 @@ def op_times(columns: OpColumns, device: Device, constants: FamilyConstants) -> 
     cached = device.l2_bytes / (device.l2_bytes + columns.nbytes)
     bandwidth = device.memory_bandwidth_bytes_per_s * constants.memory[columns.group]
     memory = columns.nbytes / (bandwidth * (1 + constants.cache_gain * cached))
-    busy = (compute**SHARPNESS + memory**SHARPNESS) ** (1 / SHARPNESS)
+    busy = (compute**SHARPNESS + memory**SHARPNESS + _NOTHING) ** (1 / SHARPNESS)
     result: Floats = constants.overhead_s * columns.launches + busy
     return result
 
@@ -105,7 +123,7 @@ def _peaks(graph: Graph, device: Device, precision: str, group: Ints) -> Floats:
     return peaks
 
 
-def _launches(graph: Graph, group: Ints) -> Floats:
+def _launches(group: Ints) -> Floats:
     launches = np.ones(len(group))
     for name, count in _LAUNCHES.items():
         launches[group == GROUP_INDEX[name]] = count

@@ -1,0 +1,253 @@
+"""Fit and judge the analytic predictor: python -m benchmarks.analytic [--write].
+
+Steps come from timm's files, split by model into folds; operators from NeuSight's and
+AIConfigurator's tables. Prints the errors on held-out models per device and setting, writes the
+per-case ledger, and with --write the constants that ship with the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import datetime
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.operator_rows import operator_samples
+from benchmarks.roofline_fit import Evidence, Sample, evidence_of, fit, prior_constants
+from benchmarks.sources import RESULTS, ROOT
+from benchmarks.timm_rows import Graphs, Row, rows
+from foretell.cluster import device
+from foretell.graph import Phase
+from foretell.predict.analytic.constants import Constants, FamilyConstants, Spread
+from foretell.predict.analytic.roofline import op_columns
+from foretell.workload import Recipe, Workload
+
+_FOLDS = 5
+_OUT = ROOT / "src" / "foretell" / "predict" / "analytic" / "constants.json"
+
+
+@dataclass
+class Setting:
+    """Measured steps that share constants: one family, mode, layout and execution."""
+
+    key: str
+    rows: list[Row]
+    samples: list[Sample]
+
+    def evidence(self) -> Evidence:
+        return evidence_of(self.samples)
+
+
+def setting_key(row: Row) -> str:
+    """The constants key a row is priced with, as the predictor looks it up."""
+    parts = [row.mode]
+    if row.channels_last:
+        parts.append("nhwc")
+    if row.compiled:
+        parts.append("compile")
+    return f"{device(row.device).family}/{'+'.join(parts)}"
+
+
+def sample_of(row: Row, graphs: Graphs) -> Sample | None:
+    """A row as operators with counts, or None when its model is not usable."""
+    graph = graphs.of(row)
+    if graph is None:
+        return None
+    recipe = Recipe(
+        batch=row.batch,
+        mode=row.mode,
+        precision=row.precision,
+        optimizer="momentum",
+        compile=row.compiled,
+    )
+    step = Workload(graph, recipe).step
+    where = device(row.device)
+    dispatched = float((step.op_phase != Phase.OPTIMIZER).sum()) * (0.3 if row.compiled else 1.0)
+    return Sample(
+        op_columns(step, where, row.precision), step.kind_counts, dispatched, where, row.step_time_s
+    )
+
+
+def fold_of(model: str) -> int:
+    """Which fold a model is held out in; the same for all its rows."""
+    return int(hashlib.sha256(model.encode()).hexdigest(), 16) % _FOLDS
+
+
+def collect(chosen: Iterable[Row]) -> dict[str, Setting]:
+    """Usable rows by setting."""
+    graphs = Graphs()
+    settings: dict[str, Setting] = {}
+    for row in chosen:
+        sample = sample_of(row, graphs)
+        if sample is not None:
+            key = setting_key(row)
+            setting = settings.setdefault(key, Setting(key, [], []))
+            setting.rows.append(row)
+            setting.samples.append(sample)
+    print(f"{len(graphs.rejected)} models rejected (gone or changed since they were measured)")
+    return settings
+
+
+def held_out_ratios(setting: Setting, prior: FamilyConstants) -> np.ndarray:
+    """measured / predicted for every row, each predicted without its model's fold."""
+    evidence = setting.evidence()
+    folds = np.array([fold_of(r.model) for r in setting.rows])
+    ratios = np.zeros(len(folds))
+    for fold in range(_FOLDS):
+        away = folds == fold
+        if away.any() and not away.all():
+            constants = fit(evidence.subset(~away), prior)
+            test = evidence.subset(away)
+            ratios[away] = (test.measured_s / test.predict(constants).detach()).numpy()
+    return ratios
+
+
+def errors(ratios: np.ndarray) -> dict[str, float]:
+    """Mean, median, p90 and max of |predicted / measured - 1|, in percent."""
+    off = 100 * np.abs(1 / ratios - 1)
+    return {
+        "mean": float(off.mean()),
+        "median": float(np.median(off)),
+        "p90": float(np.quantile(off, 0.9)),
+        "max": float(off.max()),
+    }
+
+
+def main() -> None:
+    """Fit, judge, print, and write what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the shipped constants")
+    parser.add_argument("--limit", type=int, help="use every n-th model only")
+    options = parser.parse_args()
+    keep = (lambda r: True) if not options.limit else (lambda r: _every(r, options.limit))
+    settings = collect(rows(keep))
+    families: dict[str, FamilyConstants] = {}
+    spreads: dict[str, Spread] = {}
+    evidence: dict[str, dict[str, list[str]]] = {}
+    ledger: list[list[object]] = []
+    train = settings["ampere-consumer/train"]
+    prior = fit(train.evidence(), prior_constants(), pull=0.005, steps=400)
+    print(f"{'setting':34} {'rows':>6} {'mean':>7} {'median':>7} {'p90':>7} {'max':>8}  cover")
+    for key, setting in sorted(settings.items()):
+        base = prior_constants() if key == train.key else prior
+        ratios = held_out_ratios(setting, base)
+        spread = Spread(low=float(np.quantile(ratios, 0.05)), high=float(np.quantile(ratios, 0.95)))
+        families[key] = fit(setting.evidence(), base)
+        spreads[key] = spread
+        evidence[key] = {
+            "modes": sorted({r.mode for r in setting.rows}),
+            "precisions": sorted({r.precision for r in setting.rows}),
+        }
+        _print_row(key, ratios, spread)
+        for row, ratio in zip(setting.rows, ratios, strict=True):
+            ledger.append([key, row.file, row.model, row.batch, row.step_time_s, ratio])
+    _add_bases(families, evidence, prior)
+    _add_operator_families(families, evidence)
+    spreads |= _unseen_spreads(settings, families)
+    _write_ledger(ledger)
+    if options.write:
+        constants = Constants(
+            families=families,
+            spreads=spreads,
+            provenance={
+                "fitted": datetime.date.today().isoformat(),
+                "steps": "timm results (Apache-2.0)",
+                "operators": "NeuSight (MIT), AIConfigurator (Apache-2.0)",
+                "evidence": evidence,
+            },
+        )
+        _OUT.write_text(constants.to_json() + "\n", encoding="utf-8")
+        print(f"wrote {_OUT.relative_to(ROOT)}")
+
+
+def _every(row: Row, n: int) -> bool:
+    return int(hashlib.sha256(row.model.encode()).hexdigest(), 16) // 7 % n == 0
+
+
+def _print_row(key: str, ratios: np.ndarray, spread: Spread) -> None:
+    e = errors(ratios)
+    cover = float(np.mean((ratios >= spread.low) & (ratios <= spread.high)))
+    print(
+        f"{key:34} {len(ratios):6d} {e['mean']:6.1f}% {e['median']:6.1f}% {e['p90']:6.1f}% "
+        f"{e['max']:7.1f}%  {100 * cover:.0f} %",
+        flush=True,
+    )
+
+
+def _add_bases(
+    families: dict[str, FamilyConstants],
+    evidence: dict[str, dict[str, list[str]]],
+    prior: FamilyConstants,
+) -> None:
+    """A key without variant per family, for settings nobody measured; and the default."""
+    by_family: dict[str, list[str]] = defaultdict(list)
+    for key in families:
+        by_family[key.split("/")[0]].append(key)
+    for family, keys in by_family.items():
+        chosen = next((k for k in keys if k.endswith("/train")), sorted(keys, key=len)[0])
+        families[family] = families[chosen]
+        evidence[family] = {"modes": [], "precisions": []}
+    families["default"] = prior
+
+
+def _add_operator_families(
+    families: dict[str, FamilyConstants], evidence: dict[str, dict[str, list[str]]]
+) -> None:
+    """Families known from operator tables only."""
+    for family, (samples, precisions) in operator_samples().items():
+        held = evidence_of(samples)
+        fitted = fit(held, families["default"], pull=0.002, with_overheads=False)
+        off = errors((held.measured_s / held.predict(fitted).detach()).numpy())
+        print(
+            f"{family + ' operators':34} {len(samples):6d} {off['mean']:6.1f}% "
+            f"{off['median']:6.1f}% {off['p90']:6.1f}% {off['max']:7.1f}%  in sample",
+            flush=True,
+        )
+        if family not in families:
+            families[family] = fitted
+            evidence[family] = {"modes": ["train", "infer"], "precisions": sorted(precisions)}
+
+
+def _unseen_spreads(
+    settings: dict[str, Setting], families: dict[str, FamilyConstants]
+) -> dict[str, Spread]:
+    """Spread when a family's own steps were never measured: others' constants on each setting."""
+    ratios = []
+    for key, setting in settings.items():
+        family, variant = key.split("/")
+        others = [k for k in families if k.endswith("/" + variant) and not k.startswith(family)]
+        test = setting.evidence()
+        for other in others or ["default"]:
+            if other.split("/")[0] != family and not family.startswith("cpu"):
+                ratios.append((test.measured_s / test.predict(families[other]).detach()).numpy())
+    flat = np.concatenate(ratios)
+    low, high = np.quantile(flat, [0.05, 0.95])
+    spread = Spread(low=float(low), high=float(high))
+    print(f"unseen family: {len(flat)} rows, 90 % of measured/predicted in {low:.2f} to {high:.2f}")
+    return {
+        "default": Spread(low=spread.low * 0.8, high=spread.high * 1.25),
+        "extrapolated": spread,
+    }
+
+
+def _write_ledger(ledger: list[list[object]]) -> None:
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    path: Path = RESULTS / "analytic-timm.csv"
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(
+            ["setting", "file", "model", "batch", "measured_s", "measured_over_predicted"]
+        )
+        for row in ledger:
+            writer.writerow([f"{v:.5g}" if isinstance(v, float) else v for v in row])
+    print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
