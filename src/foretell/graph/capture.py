@@ -17,13 +17,16 @@ from torch.utils.checkpoint import checkpoint
 from foretell.errors import CaptureError, InputError
 from foretell.graph.graph import Graph, Parameters, Storages
 from foretell.graph.kinds import DTYPES, KindTable, split_batch
+from foretell.graph.meta_kernels import register_meta_kernels
 from foretell.graph.ops import Phase, Role
 from foretell.graph.recorder import Recorder
 from foretell.graph.semantics import GpuSemantics
+from foretell.graph.whole_rows import assume_whole_rows
 
 Loss = Callable[[Any], torch.Tensor]
 
-_PRIMES = (509, 521, 523, 541, 547, 557, 563, 569, 571, 577, 587, 593)
+# Far above any size a model has by itself, so that divisible by it means: made of the batch.
+_PRIMES = (1_000_003, 1_000_033, 1_000_037, 1_000_039, 1_000_081)
 _AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
 _PURE = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp8": torch.bfloat16}
 
@@ -85,6 +88,7 @@ def _run_step(
     kwargs: Mapping[str, Any],
     options: CaptureOptions,
 ) -> None:
+    register_meta_kernels()
     training = options.mode == "train"
 
     def semantics_of_forward() -> GpuSemantics:
@@ -97,6 +101,7 @@ def _run_step(
         _module_paths(recorder, module),
         _recomputing(module, options.recompute, semantics_of_forward),
         torch.device("meta"),
+        assume_whole_rows(),
         recorder,
     ):
         with semantics:

@@ -18,7 +18,6 @@ import torch
 
 from foretell.errors import InputError, MissingExtraError
 from foretell.graph.sources.hf_catalogue import Entry
-from foretell.graph.sources.meta_kernels import register_meta_kernels
 from foretell.graph.sources.torchvision_repair import repair_torchvision
 
 if TYPE_CHECKING:
@@ -65,10 +64,8 @@ def build_model(entry: Entry, *, attention: str = "sdpa") -> torch.nn.Module:
     if attention not in ATTENTION:
         raise InputError(f"{attention=} is not known: use {' or '.join(ATTENTION)}")
     transformers = _transformers()
-    register_meta_kernels()
     with _quiet(transformers):
         model = _build(transformers, entry, attention)
-    _assume_whole_rows(model, transformers.masking_utils)
     if entry.task == "ctc":
         model.loss_function = _ctc_loss
     if entry.task == "causal-lm":
@@ -189,29 +186,6 @@ def _config(config_class: Any, entry: Entry) -> PretrainedConfig:
             if hasattr(part, field):
                 setattr(part, field, value)
     return config
-
-
-def _assume_whole_rows(model: torch.nn.Module, masking: Any) -> None:
-    """Let `model` run forward as if each row were one sequence without padding, as ours are.
-
-    transformers reads masks and positions to find out. Meta tensors have no values to read, and
-    the wrong answer costs fused attention its causal fast path. The patch is undone after each
-    forward pass, so that other models in the process are not touched.
-    """
-    answers = {
-        "find_packed_sequence_indices": lambda position_ids: None,
-        "fast_all": lambda mask: True,
-    }
-    originals = {name: getattr(masking, name) for name in answers}
-
-    def before(*_: object) -> None:
-        vars(masking).update(answers)
-
-    def after(*_: object) -> None:
-        vars(masking).update(originals)
-
-    model.register_forward_pre_hook(before)
-    model.register_forward_hook(after, always_call=True)
 
 
 def _ctc_loss(
