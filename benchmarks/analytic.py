@@ -24,12 +24,12 @@ from benchmarks.sources import RESULTS, ROOT
 from benchmarks.timm_rows import Graphs, Row, rows
 from foretell.cluster import device
 from foretell.graph import Phase
-from foretell.predict.analytic.constants import Constants, FamilyConstants, Spread
-from foretell.predict.analytic.roofline import op_columns
+from foretell.predictors.analytic.constants import Constants, FamilyConstants, Spread
+from foretell.predictors.analytic.roofline import op_columns
 from foretell.workload import Recipe, Workload
 
 _FOLDS = 5
-_OUT = ROOT / "src" / "foretell" / "predict" / "analytic" / "constants.json"
+_OUT = ROOT / "src" / "foretell" / "predictors" / "analytic" / "constants.json"
 
 
 @dataclass

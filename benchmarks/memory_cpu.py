@@ -13,7 +13,7 @@ import torch
 
 from foretell.graph.capture import CaptureOptions, capture, default_loss
 from foretell.graph.sources import subject_of
-from foretell.predict.memory import CPU_MEMORY, memory_use
+from foretell.predictors.memory import CPU_MEMORY, memory_use
 from foretell.workload import Recipe, Workload
 
 _OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -57,7 +57,7 @@ CASES = (
     ),
     MemoryCase("hf:openai-community/gpt2", 1, seq=128),
     MemoryCase("hf:google-bert/bert-base-uncased", 2, seq=64),
-    MemoryCase("hf:google-t5/t5-small", 2, "sgd", seq=64),
+    MemoryCase("hf:facebook/opt-125m", 2, "sgd", seq=64),
 )
 
 
@@ -73,6 +73,8 @@ def measured_peak_bytes(case: MemoryCase) -> float:
     """What a real second step allocates at its peak, by the profiler's memory events."""
     subject = subject_of(case.reference, image_size=case.image_size, seq=case.seq)
     module = subject.module.to_empty(device="cpu").train()
+    if hasattr(module, "tie_weights"):
+        module.tie_weights()
     for tensor in (*module.parameters(), *module.buffers()):
         with torch.no_grad():
             tensor.zero_() if not tensor.is_floating_point() else tensor.fill_(0.01)

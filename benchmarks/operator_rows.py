@@ -15,8 +15,8 @@ import numpy as np
 from benchmarks.roofline_fit import Sample
 from benchmarks.sources import require
 from foretell.cluster import Device, device
-from foretell.predict.analytic.rates import GROUP_INDEX
-from foretell.predict.analytic.roofline import shape_columns
+from foretell.predictors.analytic.rates import GROUP_INDEX
+from foretell.predictors.analytic.roofline import shape_columns
 
 _PER_TABLE = 1500
 _SHORTEST_S = 1e-4

@@ -17,9 +17,9 @@ import torch
 
 from foretell.cluster import Device
 from foretell.graph.graph import Floats, Ints
-from foretell.predict.analytic.constants import FamilyConstants
-from foretell.predict.analytic.rates import GROUPS
-from foretell.predict.analytic.roofline import OpColumns, op_times
+from foretell.predictors.analytic.constants import FamilyConstants
+from foretell.predictors.analytic.rates import GROUPS
+from foretell.predictors.analytic.roofline import OpColumns, op_times
 
 _SCALARS = ("overhead_s", "dispatch_s", "half_k", "half_waves", "cache_gain")
 _COLUMNS = ("flops", "nbytes", "peak_flops_per_s", "gemm_k", "waves", "tile_fill", "launches")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from foretell.cluster import Cluster, Device, parse_cluster
     from foretell.errors import CannotError, CaptureError, ForetellError, InputError
     from foretell.graph import Graph
-    from foretell.predict import Forecast, Measurement, Predictor, Quantity
+    from foretell.predictors import Forecast, Measurement, Predictor, Quantity
     from foretell.workload import Recipe, Workload
 
 _HOME = {
@@ -32,10 +32,10 @@ _HOME = {
     "ForetellError": "foretell.errors",
     "InputError": "foretell.errors",
     "Graph": "foretell.graph",
-    "Forecast": "foretell.predict",
-    "Measurement": "foretell.predict",
-    "Predictor": "foretell.predict",
-    "Quantity": "foretell.predict",
+    "Forecast": "foretell.predictors",
+    "Measurement": "foretell.predictors",
+    "Predictor": "foretell.predictors",
+    "Quantity": "foretell.predictors",
     "Recipe": "foretell.workload",
     "Workload": "foretell.workload",
 }
@@ -66,7 +66,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(import_module(_HOME[name]), name)
-        # `foretell.predict` is the function, though a package has the same name.
         globals()[name] = value
         return value
     raise AttributeError(f"module 'foretell' has no attribute {name!r}")

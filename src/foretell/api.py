@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from foretell.cluster import Cluster, parse_cluster
 from foretell.errors import InputError, UnknownNameError
 from foretell.graph import Graph, graph_of
-from foretell.predict import DEFAULT_PREDICTOR, Forecast, largest_batch, predictor
-from foretell.predict.analytic.predictor import memory_constants
+from foretell.predictors import DEFAULT_PREDICTOR, Forecast, largest_batch, predictor
+from foretell.predictors.analytic.predictor import memory_constants
 from foretell.workload import Recipe, Workload
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def capture(
     recompute: str = "none",
     torch_version: str | None = None,
 ) -> Graph:
-    """The Graph of a module. It moves the module's parameters to the meta device for good."""
+    """The Graph of a module, which itself is left as it was."""
     from foretell.graph.capture import CaptureOptions
     from foretell.graph.capture import capture as capture_subject
     from foretell.graph.sources.blocks import recompute_paths

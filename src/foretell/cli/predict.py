@@ -148,7 +148,7 @@ def _predict_one(case: Case, max_batch: bool, json_output: bool, trace: Path | N
 
     from foretell.api import max_batch_of, workload_of
     from foretell.cli.show import progress, show_forecast
-    from foretell.predict import predictor
+    from foretell.predictors import predictor
 
     with progress(f"capturing {case.model}", quiet=json_output):
         workload, cluster = workload_of(case)
@@ -168,9 +168,9 @@ def _predict_one(case: Case, max_batch: bool, json_output: bool, trace: Path | N
 def _write_trace(case: Case, workload: Any, cluster: Any, path: Path) -> None:
     import json
 
-    from foretell.predict import predictor
-    from foretell.predict.analytic import AnalyticPredictor
-    from foretell.predict.trace import chrome_trace
+    from foretell.predictors import predictor
+    from foretell.predictors.analytic import AnalyticPredictor
+    from foretell.predictors.trace import chrome_trace
 
     chosen = predictor(case.predictor)
     if not isinstance(chosen, AnalyticPredictor):

@@ -12,13 +12,17 @@ from rich.table import Table
 from rich.text import Text
 
 from foretell.cluster import Cluster
-from foretell.predict import Forecast
+from foretell.predictors import Forecast
 from foretell.units import format_bytes, format_count, format_duration
 from foretell.workload import Workload
 
 _BAR_WIDTH = 24
 
+_WIDTH_IN_FILES = 140
+
 _console = Console()
+if not _console.is_terminal:
+    _console = Console(width=_WIDTH_IN_FILES)
 _status = Console(stderr=True)
 
 
@@ -47,7 +51,7 @@ def counted_progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 def print_line(text: str) -> None:
     """One plain line on stdout."""
-    _console.print(text, highlight=False, markup=False)
+    print(text)
 
 
 def print_table(table: Table) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,7 +59,7 @@ class Subject:
 def capture(subject: Subject, options: CaptureOptions | None = None) -> Graph:
     """The Graph of one step of `subject`, exact at every batch size."""
     options = options or CaptureOptions()
-    module = subject.module.to("meta")
+    module = _on_meta(subject.module)
     module.train(options.mode == "train")
     if options.precision in _PURE:
         module.to(_PURE[options.precision])
@@ -78,6 +79,21 @@ def capture(subject: Subject, options: CaptureOptions | None = None) -> Graph:
         _run_step(recorder, subject, module, args, kwargs, options)
     grads = [p.grad for p in module.parameters() if p.grad is not None]
     return _assemble(recorder, parameters, roles, grads, subject.meta)
+
+
+def _on_meta(module: torch.nn.Module) -> torch.nn.Module:
+    """The module itself when it is on meta already, else a copy there with its ties intact."""
+    tensors = [*module.parameters(), *module.buffers()]
+    if all(t.is_meta for t in tensors):
+        return module
+    memo: dict[int, Any] = {}
+    for tensor in tensors:
+        shape_only = torch.empty_like(tensor, device="meta")
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        memo[id(tensor)] = (
+            torch.nn.Parameter(shape_only, tensor.requires_grad) if is_parameter else shape_only
+        )
+    return copy.deepcopy(module, memo)
 
 
 def _run_step(
@@ -300,19 +316,24 @@ def _failures_explained() -> Iterator[None]:
     """Turn whatever a model raises into one sentence with the line at fault."""
     try:
         yield
-    except (CaptureError, InputError):
+    except InputError:
         raise
+    except CaptureError as error:
+        raise CaptureError(f"the model cannot be captured{_line_at_fault(error)}: {error}") from error
     except Exception as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        own = [
-            f for f in frames if "foretell/graph" not in f.filename and "/torch/" not in f.filename
-        ]
-        where = f" at {own[-1].filename}:{own[-1].lineno} ({own[-1].line})" if own else ""
         reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
         raise CaptureError(
-            f"the model could not be run without data{where}: {type(error).__name__}: {reason}; "
-            "check the example inputs, and avoid branches and shapes that depend on tensor values"
+            f"the model could not be run without data{_line_at_fault(error)}: "
+            f"{type(error).__name__}: {reason}; check the example inputs, and avoid branches and "
+            "shapes that depend on tensor values"
         ) from error
+
+
+def _line_at_fault(error: BaseException) -> str:
+    """The innermost line that is neither ours nor torch's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if "foretell/graph" not in f.filename and "/torch/" not in f.filename]
+    return f" at {own[-1].filename}:{own[-1].lineno} ({own[-1].line})" if own else ""
 
 
 def _assemble(

@@ -147,9 +147,10 @@ class Recorder(TorchDispatchMode):
         module = self.module_stack[-1] if self.module_stack else 0
         node = torch._C._current_autograd_node()
         if node is None or self.module_stack:
-            # Autograd numbers its node just before the operator runs.
+            # Autograd numbers its node just before the operator runs; operators without a node
+            # of their own may follow under the same number.
             sequence = torch.autograd._get_sequence_nr() - 1  # type: ignore[attr-defined]
-            self._forward_by_sequence[sequence] = (index, module)
+            self._forward_by_sequence.setdefault(sequence, (index, module))
             return (Phase.FORWARD if node is None else Phase.RECOMPUTE), module, -1
         sequence = node._sequence_nr()
         if sequence >= _ACCUMULATE_GRAD:
@@ -193,6 +194,6 @@ def _run_meta(func: Any, args: Any, kwargs: Any) -> Any:
         return func(*args, **kwargs)
     except NotImplementedError as error:
         raise CaptureError(
-            f"operator {func} has no shape rule for the meta device: register one with "
-            "torch.library.register_fake, or replace the operator"
+            f"operator {func} gives a shape that depends on values, or has no shape rule: replace "
+            "it, or register a rule with torch.library.register_fake"
         ) from error

@@ -16,8 +16,8 @@ import numpy as np
 from foretell.cluster import Device
 from foretell.graph.graph import Floats, Graph, Ints
 from foretell.graph.ops import DType, OpClass
-from foretell.predict.analytic.constants import FamilyConstants
-from foretell.predict.analytic.rates import GROUP_INDEX, rate_groups
+from foretell.predictors.analytic.constants import FamilyConstants
+from foretell.predictors.analytic.rates import GROUP_INDEX, rate_groups
 
 SHARPNESS = 3.0
 """p of the smooth maximum."""

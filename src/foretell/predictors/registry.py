@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 
 from foretell.errors import UnknownNameError
-from foretell.predict.protocol import Predictor
+from foretell.predictors.protocol import Predictor
 
 DEFAULT_PREDICTOR = "analytic"
 
@@ -33,7 +33,7 @@ def predictor_names() -> list[str]:
 
 
 def _analytic() -> Predictor:
-    from foretell.predict.analytic import AnalyticPredictor
+    from foretell.predictors.analytic import AnalyticPredictor
 
     return AnalyticPredictor.shipped()
 

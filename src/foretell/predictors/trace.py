@@ -8,7 +8,7 @@ import numpy as np
 
 from foretell.graph.graph import Floats
 from foretell.graph.ops import OpClass, Phase
-from foretell.predict.memory import memory_timeline
+from foretell.predictors.memory import memory_timeline
 from foretell.workload import Workload
 
 

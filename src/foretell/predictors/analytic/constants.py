@@ -14,7 +14,7 @@ import numpy as np
 
 from foretell.errors import InputError
 from foretell.graph.graph import Floats
-from foretell.predict.analytic.rates import GROUPS
+from foretell.predictors.analytic.rates import GROUPS
 
 _DEFAULT_COMPUTE = 0.60
 _DEFAULT_MEMORY = 0.70
@@ -124,7 +124,7 @@ class Constants:
 @functools.cache
 def shipped_constants() -> Constants:
     """The constants that come with the package."""
-    file = resources.files("foretell.predict.analytic").joinpath("constants.json")
+    file = resources.files("foretell.predictors.analytic").joinpath("constants.json")
     return Constants.from_json(file.read_text(encoding="utf-8"), "shipped with foretell")
 
 

@@ -1,9 +1,9 @@
 """Predictors: from a workload and a cluster to a forecast."""
 
-from foretell.predict.forecast import Forecast, Quantity
-from foretell.predict.memory import MemoryUse, largest_batch, memory_use
-from foretell.predict.protocol import Measurement, Predictor
-from foretell.predict.registry import (
+from foretell.predictors.forecast import Forecast, Quantity
+from foretell.predictors.memory import MemoryUse, largest_batch, memory_use
+from foretell.predictors.protocol import Measurement, Predictor
+from foretell.predictors.registry import (
     DEFAULT_PREDICTOR,
     predictor,
     predictor_names,

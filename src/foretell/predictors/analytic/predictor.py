@@ -14,18 +14,18 @@ from foretell.cluster import Cluster, Device
 from foretell.errors import InputError
 from foretell.graph.graph import Floats, Graph
 from foretell.graph.ops import OpClass, Phase
-from foretell.predict.analytic.constants import (
+from foretell.predictors.analytic.constants import (
     Constants,
     FamilyConstants,
     Spread,
     load_constants,
     shipped_constants,
 )
-from foretell.predict.analytic.roofline import op_columns, op_times
-from foretell.predict.data_parallel import gradient_exchange
-from foretell.predict.forecast import Forecast, Quantity
-from foretell.predict.memory import CPU_MEMORY, CUDA_MEMORY, MemoryConstants, memory_use
-from foretell.predict.protocol import Measurement
+from foretell.predictors.analytic.roofline import op_columns, op_times
+from foretell.predictors.data_parallel import gradient_exchange
+from foretell.predictors.forecast import Forecast, Quantity
+from foretell.predictors.memory import CPU_MEMORY, CUDA_MEMORY, MemoryConstants, memory_use
+from foretell.predictors.protocol import Measurement
 from foretell.workload import Workload
 
 _MEMORY_SPREAD = Spread(low=0.93, high=1.08)

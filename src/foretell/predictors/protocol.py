@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
 
 from foretell.cluster import Cluster
-from foretell.predict.forecast import Forecast
+from foretell.predictors.forecast import Forecast
 from foretell.workload import Workload
 
 

@@ -1,0 +1,129 @@
+"""The analytic predictor behaves like physics."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import foretell
+from foretell.cluster import Cluster, device, node_group, parse_cluster
+from foretell.graph import Graph, graph_of
+from foretell.predictors import Measurement, Predictor, predictor, predictor_names
+from foretell.predictors.analytic import AnalyticPredictor
+from foretell.workload import Recipe, Workload
+
+NETWORKS = ("timm:resnet18", "timm:vit_tiny_patch16_224", "timm:mobilenetv3_small_050")
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def graph(request: pytest.FixtureRequest) -> Graph:
+    return graph_of(request.param, precision="amp-fp16")
+
+
+def step_s(graph: Graph, where: str | Cluster, **recipe: object) -> float:
+    workload = Workload(graph, Recipe(precision="amp-fp16", **recipe))  # type: ignore[arg-type]
+    cluster = parse_cluster(where) if isinstance(where, str) else where
+    return predictor().predict(workload, cluster).step_time_s.value
+
+
+@settings(max_examples=20, deadline=None)
+@given(batch=st.integers(1, 512), more=st.integers(1, 512))
+def test_more_samples_never_take_less_time(batch: int, more: int) -> None:
+    graph = graph_of("timm:resnet18", precision="amp-fp16")
+    assert step_s(graph, "a100-80gb", batch=batch + more) >= 0.97 * step_s(
+        graph, "a100-80gb", batch=batch
+    )
+
+
+@pytest.mark.parametrize("field", ["peak", "bandwidth"])
+def test_a_faster_device_is_never_slower(graph: Graph, field: str) -> None:
+    slow = device("a100-80gb")
+    if field == "bandwidth":
+        rate = 2 * slow.memory_bandwidth_bytes_per_s
+        fast = dataclasses.replace(slow, memory_bandwidth_bytes_per_s=rate)
+    else:
+        peaks = {k: 2 * v for k, v in slow.peak_flops_per_s.items()}
+        fast = dataclasses.replace(slow, peak_flops_per_s=peaks)
+    clusters = [Cluster(groups=(node_group(d),)) for d in (slow, fast)]
+    before, after = (step_s(graph, c, batch=128) for c in clusters)
+    assert after <= before
+
+
+def test_accumulation_repeats_all_but_the_optimizer(graph: Graph) -> None:
+    once = step_s(graph, "a100-80gb", batch=64)
+    thrice = step_s(graph, "a100-80gb", batch=64, global_batch=192)
+    assert 2.5 * once < thrice < 3 * once
+
+
+def test_inference_is_cheaper_than_training() -> None:
+    train = foretell.predict("timm:resnet18", batch=64)
+    infer = foretell.predict("timm:resnet18", batch=64, mode="infer")
+    assert infer.step_time_s.value < train.step_time_s.value / 2
+    assert infer.memory_bytes.value < train.memory_bytes.value
+
+
+def test_recomputation_trades_time_for_memory() -> None:
+    plain = foretell.predict("timm:vit_small_patch16_224", batch=64)
+    again = foretell.predict("timm:vit_small_patch16_224", batch=64, recompute="full")
+    assert again.memory_bytes.value < 0.6 * plain.memory_bytes.value
+    assert again.step_time_s.value > 1.1 * plain.step_time_s.value
+    assert again.breakdown["phase"]["recompute"] > 0
+
+
+def test_a_device_family_nobody_measured_is_out_of_domain_and_says_so() -> None:
+    forecast = foretell.predict("timm:resnet18", batch=32, cluster="k80")
+    assert not forecast.in_domain
+    assert any("never measured" in note for note in forecast.notes)
+    assert forecast.step_time_s.high > 1.5 * forecast.step_time_s.value
+
+
+def test_a_measured_setting_is_in_domain() -> None:
+    forecast = foretell.predict(
+        "timm:resnet50", batch=128, cluster="rtx3090", precision="amp-fp16", optimizer="momentum"
+    )
+    assert forecast.in_domain
+
+
+def test_a_format_the_device_lacks_is_refused() -> None:
+    with pytest.raises(foretell.InputError, match="v100-16gb.*bf16"):
+        foretell.predict("timm:resnet18", precision="bf16", cluster="v100-16gb")
+
+
+def test_data_parallel_training_sends_the_ring_share(graph: Graph) -> None:
+    workload = Workload(graph, Recipe(batch=32, precision="amp-fp16"))
+    forecast = predictor().predict(workload, parse_cluster("8xa100-80gb"))
+    gradients = 4 * graph.parameters.total
+    assert forecast.traffic_bytes_per_step.value == pytest.approx(2 * 7 / 8 * gradients)
+
+
+def test_fitting_on_slower_runs_makes_it_slower(graph: Graph, tmp_path: Path) -> None:
+    cluster = parse_cluster("k80")
+    workload = Workload(graph, Recipe(batch=32, precision="fp32"))
+    base = AnalyticPredictor.shipped()
+    before = base.predict(workload, cluster).step_time_s.value
+    runs = [
+        Measurement(workload=workload.at_batch(b), cluster=cluster, step_time_s=2 * t)
+        for b in (8, 16, 32)
+        for t in [base.predict(workload.at_batch(b), cluster).step_time_s.value]
+    ]
+    fitted = base.fit(runs)
+    assert fitted.predict(workload, cluster).step_time_s.value == pytest.approx(2 * before, rel=0.05)
+    fitted.save(tmp_path / "constants.json")
+    again = AnalyticPredictor.load(tmp_path / "constants.json")
+    assert np.isclose(
+        again.predict(workload, cluster).step_time_s.value,
+        fitted.predict(workload, cluster).step_time_s.value,
+        rtol=1e-2,
+    )
+
+
+def test_the_registry_offers_it_and_explains_unknown_names() -> None:
+    assert "analytic" in predictor_names()
+    assert isinstance(predictor("analytic"), Predictor)
+    with pytest.raises(foretell.InputError, match="analytic"):
+        predictor("analitic")
