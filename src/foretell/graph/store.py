@@ -54,7 +54,7 @@ def save_graph(graph: Graph, path: str | Path) -> None:
 def load_graph(path: str | Path) -> Graph:
     """Read a graph written by save_graph."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as archive:
             text = json.loads(archive["text"].tobytes().decode())
             if text["format"] != FORMAT:
                 raise InputError(
