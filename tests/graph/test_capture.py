@@ -100,7 +100,7 @@ def test_a_damaged_graph_file_is_refused_and_never_served_from_the_cache(
 
 
 def test_pickles_in_a_graph_file_are_not_loaded(tmp_path: Path) -> None:
-    np.savez(tmp_path / "g.npz", text=np.array([{"format": 2}], dtype=object))
+    np.savez(tmp_path / "g.npz", text=np.array([{"format": 3}], dtype=object))
     with pytest.raises(foretell.InputError, match="not a saved graph"):
         load_graph(tmp_path / "g.npz")
 

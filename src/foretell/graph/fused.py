@@ -1,4 +1,4 @@
-"""Operators that GPUs run as one kernel and the meta device does not: attention, recurrences.
+"""Operators that GPUs run as one kernel and the meta device does not: attention, RMSNorm, RNNs.
 
 Each is a shape-only operator in the `foretell` namespace with an autograd rule, so that a
 recorder sees one forward and one backward operator with the right inputs, outputs and saved
@@ -8,7 +8,7 @@ tensors.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -20,6 +20,10 @@ _LIBRARY.define(
 _LIBRARY.define(
     "attention_backward(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor out, Tensor lse, "
     "Tensor grad, bool causal, bool mask_grad) -> (Tensor, Tensor, Tensor, Tensor)"
+)
+_LIBRARY.define("rms_norm(Tensor x, Tensor? weight, int axes) -> (Tensor, Tensor)")
+_LIBRARY.define(
+    "rms_norm_backward(Tensor grad, Tensor x, Tensor rstd, Tensor? weight) -> (Tensor, Tensor)"
 )
 _LIBRARY.define("rnn(Tensor x, Tensor[] weights, Tensor[] states, int width) -> (Tensor, Tensor)")
 _LIBRARY.define(
@@ -56,6 +60,18 @@ def _dense_like(x: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(x, memory_format=torch.preserve_format)
 
 
+def _rms_norm_meta(
+    x: torch.Tensor, weight: torch.Tensor | None, axes: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty_like(x), x.new_empty((*x.shape[:-axes], 1), dtype=torch.float32)
+
+
+def _rms_norm_backward_meta(
+    grad: torch.Tensor, x: torch.Tensor, rstd: torch.Tensor, weight: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty_like(x), x.new_empty(0) if weight is None else torch.empty_like(weight)
+
+
 def _rnn_meta(
     x: torch.Tensor, weights: list[torch.Tensor], states: list[torch.Tensor], width: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -74,6 +90,8 @@ def _rnn_backward_meta(
 for _name, _kernel in {
     "attention": _attention_meta,
     "attention_backward": _attention_backward_meta,
+    "rms_norm": _rms_norm_meta,
+    "rms_norm_backward": _rms_norm_backward_meta,
     "rnn": _rnn_meta,
     "rnn_backward": _rnn_backward_meta,
 }.items():
@@ -147,6 +165,33 @@ def attention_spelled_out(
     if dropout_p > 0.0:
         weights = torch.native_dropout(weights, dropout_p, True)[0]
     return weights.to(value.dtype) @ value
+
+
+class _RmsNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, axes: int) -> Any:
+        out, rstd = torch.ops.foretell.rms_norm(x, weight, axes)
+        ctx.save_for_backward(x, rstd, weight)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        x, rstd, weight = ctx.saved_tensors
+        dx, dweight = torch.ops.foretell.rms_norm_backward(grads[0], x, rstd, weight)
+        return dx, None if weight is None else dweight, None
+
+
+def rms_norm(
+    input: torch.Tensor,
+    normalized_shape: Sequence[int],
+    weight: torch.Tensor | None = None,
+    eps: float | None = None,
+) -> torch.Tensor:
+    """torch's rms_norm as one operator, which it is on GPUs."""
+    result: torch.Tensor = _RmsNorm.apply(  # type: ignore[no-untyped-call]
+        input, weight, len(normalized_shape)
+    )
+    return result
 
 
 class _Recurrent(torch.autograd.Function):

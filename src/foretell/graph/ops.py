@@ -116,7 +116,7 @@ _CLASS_BY_NAME: dict[str, OpClass] = {
         OpClass.CONV: "convolution convolution_backward _convolution convolution_overrideable "
         "mkldnn_convolution cudnn_convolution",
         OpClass.ATTENTION: "attention attention_backward",
-        OpClass.NORM: "native_layer_norm native_layer_norm_backward native_batch_norm "
+        OpClass.NORM: "rms_norm rms_norm_backward native_layer_norm native_layer_norm_backward native_batch_norm "
         "native_batch_norm_backward _native_batch_norm_legit native_group_norm "
         "native_group_norm_backward _fused_rms_norm _fused_rms_norm_backward "
         "batch_norm_backward _batch_norm_with_update _batch_norm_no_update "

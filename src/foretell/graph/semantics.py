@@ -160,10 +160,16 @@ class GpuSemantics(TorchFunctionMode):
         if self.autocast_dtype is not None and name in _AUTOCAST_NAMES:
             args, kwargs = self._autocast(name, self.autocast_dtype, args, kwargs)
         if name == "scaled_dot_product_attention" and _all_meta(args):
-            run = fused.attention if self.fused_attention else fused.attention_spelled_out
-            return run(*args, **kwargs)
+            if self.fused_attention:
+                return fused.attention(*args, **kwargs)
+            with self:  # its parts follow autocast's rules one by one
+                return fused.attention_spelled_out(*args, **kwargs)
         if name == "dropout" and _all_meta(args[:1]):
             return _dropout(*args, **kwargs)
+        if name == "softmax" and _widens_half(args, kwargs):
+            return torch.ops.aten._softmax.default(args[0], _axis(args, kwargs), True)
+        if name == "rms_norm" and _all_meta(args[:1]):
+            return fused.rms_norm(*args, **kwargs)
         if name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and _all_meta(args[:1]):
             return fused.recurrent(name, func, args, kwargs)
         return func(*args, **kwargs)
@@ -237,6 +243,18 @@ def _dropout(input: torch.Tensor, p: float = 0.5, train: bool = True) -> torch.T
     if not train or p == 0.0:
         return input
     return torch.native_dropout(input, p, True)[0]
+
+
+def _widens_half(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """GPUs take softmax of float16 to float32 in one kernel."""
+    wanted = kwargs.get("dtype") or (args[2] if len(args) > 2 else None)
+    x = args[0] if args else None
+    is_half = isinstance(x, torch.Tensor) and x.is_meta and x.dtype == torch.float16
+    return is_half and wanted == torch.float32 and (len(args) > 1 or "dim" in kwargs)
+
+
+def _axis(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    return int(args[1] if len(args) > 1 else kwargs["dim"])
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

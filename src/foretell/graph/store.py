@@ -20,7 +20,7 @@ import numpy as np
 from foretell.errors import InputError
 from foretell.graph.graph import Graph, Kinds, Parameters, Storages
 
-FORMAT = 2
+FORMAT = 3
 """Raise when the columns change: older cached graphs are then captured anew."""
 
 
