@@ -46,8 +46,8 @@ def main() -> None:
         ordered = sorted(seconds)
         print(
             f"{group}: {len(seconds)} of {len(references)} captured ({share:.1f} %), "
-            f"median {statistics.median(seconds):.2f} s, p90 {ordered[int(0.9 * len(ordered))]:.2f} s,"
-            f" max {ordered[-1]:.2f} s",
+            f"median {statistics.median(seconds):.2f} s, "
+            f"p90 {ordered[int(0.9 * len(ordered))]:.2f} s, max {ordered[-1]:.2f} s",
             flush=True,
         )
     RESULTS.mkdir(parents=True, exist_ok=True)

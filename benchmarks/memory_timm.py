@@ -1,4 +1,4 @@
-"""Predicted memory against timm's largest training batches on 24 GB: python -m benchmarks.memory_timm.
+"""Predicted memory against timm's largest training batches on a 24 GB card.
 
 timm halves (or shrinks) the batch until a step no longer runs out of memory on an RTX 3090, so a
 row says: this batch fits, and the one tried before did not. Rows at the starting batch of 512 or

@@ -40,9 +40,7 @@ def main() -> None:
     graph = graph_of("timm:resnet50")
     cluster = parse_cluster("a100-80gb")
     print(f"rescaling: {1e3 * _median(lambda i: graph.at(i + 2).kind_flops):.3f} ms")
-    one = _median(
-        lambda i: predictor().predict(Workload(graph, Recipe(batch=i + 1)), cluster)
-    )
+    one = _median(lambda i: predictor().predict(Workload(graph, Recipe(batch=i + 1)), cluster))
     print(f"one prediction in process: {1e3 * one:.2f} ms")
     with tempfile.TemporaryDirectory() as folder:
         rate = _cases_per_second(Path(folder), run_cases)

@@ -13,7 +13,8 @@ from foretell.errors import InputError
 
 def write(path: Path, *lines: object) -> Path:
     path.write_text(
-        "".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines), encoding="utf-8"
+        "".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines),
+        encoding="utf-8",
     )
     return path
 
@@ -74,7 +75,9 @@ def test_a_changed_case_file_starts_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"), [(None, "cannot be read"), (b"", "empty"), (b"\xff\xfe\x00", "UTF-8")]
 )
-def test_unreadable_case_files_are_refused(tmp_path: Path, content: bytes | None, says: str) -> None:
+def test_unreadable_case_files_are_refused(
+    tmp_path: Path, content: bytes | None, says: str
+) -> None:
     path = tmp_path / "cases.jsonl"
     if content is not None:
         path.write_bytes(content)

@@ -16,19 +16,10 @@ from foretell.graph import Graph
 Key = tuple[str, tuple[tuple[int, ...], ...]]
 
 _FREE = frozenset(
-    [
-        "detach",
-        "alias",
-        "lift_fresh",
-        "_unsafe_view",
-        "_reshape_alias",
-        "empty",
-        "empty_like",
-        "new_empty",
-        "empty_strided",
-        "new_empty_strided",
-        "_local_scalar_dense",
-    ]
+    (
+        "detach alias lift_fresh _unsafe_view _reshape_alias empty empty_like new_empty "
+        "empty_strided new_empty_strided _local_scalar_dense"
+    ).split()
 )
 _SAME = {
     "_scaled_dot_product_flash_attention_for_cpu": "attention",

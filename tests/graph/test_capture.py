@@ -127,7 +127,11 @@ def test_repeated_blocks_share_their_kinds() -> None:
 
 @pytest.mark.parametrize(
     ("reference", "blocks"),
-    [("timm:resnet18", 8), ("timm:vit_tiny_patch16_224", 12), ("timm:swin_tiny_patch4_window7_224", 12)],
+    [
+        ("timm:resnet18", 8),
+        ("timm:vit_tiny_patch16_224", 12),
+        ("timm:swin_tiny_patch4_window7_224", 12),
+    ],
 )
 def test_blocks_are_what_people_call_blocks(reference: str, blocks: int) -> None:
     from foretell.graph.sources import subject_of
@@ -159,5 +163,5 @@ def test_a_loss_nobody_can_train_is_explained() -> None:
 
 
 def test_wrong_example_inputs_name_the_mismatch() -> None:
-    with pytest.raises(foretell.CaptureError, match="reduction dim|mat1"):
+    with pytest.raises(foretell.CaptureError, match=r"reduction dim|mat1"):
         foretell.capture(nn.Linear(3, 3), torch.rand(2, 7))

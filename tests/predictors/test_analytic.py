@@ -90,7 +90,7 @@ def test_a_measured_setting_is_in_domain() -> None:
 
 
 def test_a_format_the_device_lacks_is_refused() -> None:
-    with pytest.raises(foretell.InputError, match="v100-16gb.*bf16"):
+    with pytest.raises(foretell.InputError, match=r"v100-16gb.*bf16"):
         foretell.predict("timm:resnet18", precision="bf16", cluster="v100-16gb")
 
 
@@ -112,7 +112,9 @@ def test_fitting_on_slower_runs_makes_it_slower(graph: Graph, tmp_path: Path) ->
         for t in [base.predict(workload.at_batch(b), cluster).step_time_s.value]
     ]
     fitted = base.fit(runs)
-    assert fitted.predict(workload, cluster).step_time_s.value == pytest.approx(2 * before, rel=0.05)
+    assert fitted.predict(workload, cluster).step_time_s.value == pytest.approx(
+        2 * before, rel=0.05
+    )
     fitted.save(tmp_path / "constants.json")
     again = AnalyticPredictor.load(tmp_path / "constants.json")
     assert np.isclose(

@@ -319,7 +319,9 @@ def _failures_explained() -> Iterator[None]:
     except InputError:
         raise
     except CaptureError as error:
-        raise CaptureError(f"the model cannot be captured{_line_at_fault(error)}: {error}") from error
+        raise CaptureError(
+            f"the model cannot be captured{_line_at_fault(error)}: {error}"
+        ) from error
     except Exception as error:
         reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
         raise CaptureError(

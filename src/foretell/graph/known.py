@@ -15,17 +15,7 @@ import torch
 _MAX_ELEMENTS = 1 << 16
 _ATTRIBUTE = "_foretell_known"
 _FACTORIES = frozenset(
-    [
-        "arange",
-        "zeros",
-        "ones",
-        "full",
-        "scalar_tensor",
-        "eye",
-        "linspace",
-        "tril_indices",
-        "triu_indices",
-    ]
+    ("arange zeros ones full scalar_tensor eye linspace tril_indices triu_indices").split()
 )
 _NEVER = ("rand", "bernoulli", "normal", "uniform", "multinomial", "dropout", "empty", "random")
 

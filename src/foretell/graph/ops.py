@@ -116,7 +116,8 @@ _CLASS_BY_NAME: dict[str, OpClass] = {
         OpClass.CONV: "convolution convolution_backward _convolution convolution_overrideable "
         "mkldnn_convolution cudnn_convolution",
         OpClass.ATTENTION: "attention attention_backward",
-        OpClass.NORM: "rms_norm rms_norm_backward native_layer_norm native_layer_norm_backward native_batch_norm "
+        OpClass.NORM: "rms_norm rms_norm_backward native_layer_norm "
+        "native_layer_norm_backward native_batch_norm "
         "native_batch_norm_backward _native_batch_norm_legit native_group_norm "
         "native_group_norm_backward _fused_rms_norm _fused_rms_norm_backward "
         "batch_norm_backward _batch_norm_with_update _batch_norm_no_update "
@@ -181,27 +182,11 @@ _CLASS_BY_NAME: dict[str, OpClass] = {
 
 # Complex transforms and dense solvers cost far more than one pass over their data.
 _OTHER = frozenset(
-    [
-        "_fft_r2c",
-        "_fft_c2r",
-        "_fft_c2c",
-        "stft",
-        "istft",
-        "linalg_eigh",
-        "linalg_svd",
-        "_linalg_svd",
-        "linalg_qr",
-        "linalg_inv_ex",
-        "linalg_solve_ex",
-        "_linalg_solve_ex",
-        "cholesky",
-        "linalg_cholesky_ex",
-        "lu_unpack",
-        "linalg_lu_factor_ex",
-        "triangular_solve",
-        "_linalg_det",
-        "linalg_eig",
-    ]
+    (
+        "_fft_r2c _fft_c2r _fft_c2c stft istft linalg_eigh linalg_svd _linalg_svd linalg_qr "
+        "linalg_inv_ex linalg_solve_ex _linalg_solve_ex cholesky linalg_cholesky_ex lu_unpack "
+        "linalg_lu_factor_ex triangular_solve _linalg_det linalg_eig"
+    ).split()
 )
 
 

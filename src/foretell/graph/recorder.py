@@ -22,22 +22,10 @@ from foretell.graph.memo import Plan, Signature, signature, tensors_in
 from foretell.graph.ops import Phase, classify
 
 _NO_KERNEL = frozenset(
-    [
-        "detach",
-        "alias",
-        "lift_fresh",
-        "lift",
-        "_unsafe_view",
-        "_reshape_alias",
-        "empty",
-        "empty_like",
-        "new_empty",
-        "empty_strided",
-        "new_empty_strided",
-        "empty_permuted",
-        "resize_",
-        "set_",
-    ]
+    (
+        "detach alias lift_fresh lift _unsafe_view _reshape_alias empty empty_like new_empty "
+        "empty_strided new_empty_strided empty_permuted resize_ set_"
+    ).split()
 )
 _ACCUMULATE_GRAD = 2**63
 

@@ -21,112 +21,30 @@ from foretell.graph import fused
 _Call = Callable[..., Any]
 
 _LOWER_PRECISION = frozenset(
-    [
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
-        "conv_tbc",
-        "convolution",
-        "prelu",
-        "addmm",
-        "addmv",
-        "addr",
-        "matmul",
-        "__matmul__",
-        "__rmatmul__",
-        "einsum",
-        "mm",
-        "mv",
-        "linear",
-        "addbmm",
-        "baddbmm",
-        "bmm",
-        "chain_matmul",
-        "multi_dot",
-        "tensordot",
-        "scaled_dot_product_attention",
-        "lstm",
-        "gru",
-        "rnn_tanh",
-        "rnn_relu",
-        "lstm_cell",
-        "gru_cell",
-        "rnn_tanh_cell",
-        "rnn_relu_cell",
-        "_grouped_mm",
-        "grouped_mm",
-    ]
+    (
+        "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d conv_tbc "
+        "convolution prelu addmm addmv addr matmul __matmul__ __rmatmul__ einsum mm mv linear "
+        "addbmm baddbmm bmm chain_matmul multi_dot tensordot scaled_dot_product_attention lstm "
+        "gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell _grouped_mm "
+        "grouped_mm"
+    ).split()
 )
 _FP32 = frozenset(
-    [
-        "acos",
-        "asin",
-        "cosh",
-        "erfinv",
-        "exp",
-        "expm1",
-        "log",
-        "log10",
-        "log2",
-        "log1p",
-        "reciprocal",
-        "rsqrt",
-        "sinh",
-        "tan",
-        "pow",
-        "__pow__",
-        "__rpow__",
-        "softplus",
-        "layer_norm",
-        "native_layer_norm",
-        "group_norm",
-        "rms_norm",
-        "norm",
-        "cosine_similarity",
-        "poisson_nll_loss",
-        "cosine_embedding_loss",
-        "nll_loss",
-        "nll_loss_nd",
-        "nll_loss2d",
-        "cross_entropy_loss",
-        "hinge_embedding_loss",
-        "kl_div",
-        "l1_loss",
-        "smooth_l1_loss",
-        "huber_loss",
-        "mse_loss",
-        "margin_ranking_loss",
-        "multilabel_margin_loss",
-        "soft_margin_loss",
-        "triplet_margin_loss",
-        "multi_margin_loss",
-        "binary_cross_entropy_with_logits",
-        "dist",
-        "pdist",
-        "cdist",
-        "renorm",
-        "logsumexp",
-        "ctc_loss",
-    ]
+    (
+        "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow "
+        "__pow__ __rpow__ softplus layer_norm native_layer_norm group_norm rms_norm norm "
+        "cosine_similarity poisson_nll_loss cosine_embedding_loss nll_loss nll_loss_nd nll_loss2d "
+        "cross_entropy_loss hinge_embedding_loss kl_div l1_loss smooth_l1_loss huber_loss "
+        "mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss triplet_margin_loss "
+        "multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm logsumexp "
+        "ctc_loss"
+    ).split()
 )
 _FP32_OUTPUT = frozenset(["prod", "softmax", "log_softmax", "cumprod", "cumsum", "sum"])
 _WIDEST = frozenset(
-    [
-        "addcdiv",
-        "addcmul",
-        "atan2",
-        "bilinear",
-        "cross",
-        "dot",
-        "grid_sampler",
-        "index_put",
-        "scatter_add",
-        "cat",
-        "stack",
-    ]
+    (
+        "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put scatter_add cat stack"
+    ).split()
 )
 _COMPOSED = ("torch.nn.functional", "torch.functional")
 _ASKS_AGAIN = frozenset(
