@@ -129,7 +129,7 @@ def main() -> None:
     settings = collect(rows(keep))
     families: dict[str, FamilyConstants] = {}
     spreads: dict[str, Spread] = {}
-    evidence: dict[str, dict[str, list[str]]] = {}
+    evidence: dict[str, dict[str, object]] = {}
     ledger: list[list[object]] = []
     train = settings["ampere-consumer/train"]
     prior = fit(train.evidence(), prior_constants(), pull=0.005, steps=400)
@@ -140,14 +140,11 @@ def main() -> None:
         spread = Spread(low=float(np.quantile(ratios, 0.05)), high=float(np.quantile(ratios, 0.95)))
         families[key] = fit(setting.evidence(), base)
         spreads[key] = spread
-        evidence[key] = {
-            "modes": sorted({r.mode for r in setting.rows}),
-            "precisions": sorted({r.precision for r in setting.rows}),
-        }
+        evidence[key] = {"precisions": sorted({r.precision for r in setting.rows})}
         _print_row(key, ratios, spread)
         for row, ratio in zip(setting.rows, ratios, strict=True):
             ledger.append([key, row.file, row.model, row.batch, row.step_time_s, ratio])
-    _add_bases(families, evidence, prior)
+    _add_bases(families, prior)
     _add_operator_families(families, evidence)
     spreads |= _unseen_spreads(settings, families)
     _write_ledger(ledger)
@@ -180,11 +177,7 @@ def _print_row(key: str, ratios: np.ndarray, spread: Spread) -> None:
     )
 
 
-def _add_bases(
-    families: dict[str, FamilyConstants],
-    evidence: dict[str, dict[str, list[str]]],
-    prior: FamilyConstants,
-) -> None:
+def _add_bases(families: dict[str, FamilyConstants], prior: FamilyConstants) -> None:
     """A key without variant per family, for settings nobody measured; and the default."""
     by_family: dict[str, list[str]] = defaultdict(list)
     for key in families:
@@ -192,12 +185,11 @@ def _add_bases(
     for family, keys in by_family.items():
         chosen = next((k for k in keys if k.endswith("/train")), sorted(keys, key=len)[0])
         families[family] = families[chosen]
-        evidence[family] = {"modes": [], "precisions": []}
     families["default"] = prior
 
 
 def _add_operator_families(
-    families: dict[str, FamilyConstants], evidence: dict[str, dict[str, list[str]]]
+    families: dict[str, FamilyConstants], evidence: dict[str, dict[str, object]]
 ) -> None:
     """Families known from operator tables only."""
     for family, (samples, precisions) in operator_samples().items():
@@ -211,7 +203,7 @@ def _add_operator_families(
         )
         if family not in families:
             families[family] = fitted
-            evidence[family] = {"modes": ["train", "infer"], "precisions": sorted(precisions)}
+            evidence[family] = {"operators_only": True, "precisions": sorted(precisions)}
 
 
 def _unseen_spreads(

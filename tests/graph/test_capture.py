@@ -66,6 +66,14 @@ def test_saved_activations_end_in_backward() -> None:
     turn = np.flatnonzero(graph.op_phase == Phase.BACKWARD)[0]
     assert (graph.storages.alloc_op[saved] < turn).all()
     assert (graph.storages.free_op[saved] >= turn).all()
+    assert graph.op_saved_bytes().sum() == graph.storage_bytes[saved].sum()
+
+
+def test_operators_know_the_bytes_of_their_parameter() -> None:
+    graph = graph_of("timm:resnet18")
+    first = graph.op_name.index("convolution")
+    assert graph.op_parameter_bytes()[first] == 4 * 64 * 3 * 7 * 7
+    assert graph.op_parameter_bytes()[graph.op_name.index("max_pool2d_with_indices")] == 0
 
 
 def test_the_optimizer_adds_one_operator_per_trainable_parameter() -> None:

@@ -171,6 +171,19 @@ class Graph:
         """FLOPs per operator in execution order."""
         return self.kind_flops[self.op_kind]
 
+    def op_parameter_bytes(self) -> Ints:
+        """Bytes of the parameter each operator reads, 0 for those that read none."""
+        sizes = self.parameters.numel * itemsize_of(self.parameters.dtype)
+        sizes = np.append(sizes, 0)
+        return sizes[self.op_parameter]
+
+    def op_saved_bytes(self) -> Floats:
+        """Bytes of each operator's outputs that are kept for backward."""
+        saved = self.storages.role == Role.SAVED
+        return np.bincount(
+            self.storages.alloc_op[saved], weights=self.storage_bytes[saved], minlength=len(self)
+        )
+
     @property
     def op_class(self) -> Ints:
         """OpClass per operator."""

@@ -146,16 +146,27 @@ class AnalyticPredictor:
             notes.append(
                 f"the {device.family} family was never measured: default efficiencies are used"
             )
-        evidence = self.constants.provenance.get("evidence", {}).get(key, {})
-        if family != "default" and recipe.mode not in evidence.get("modes", ()):
-            notes.append(f"{device.family} constants were not fitted on {recipe.mode} steps")
-        if family != "default" and recipe.precision not in evidence.get("precisions", ()):
-            notes.append(f"{device.family} constants were not fitted in {recipe.precision}")
+        else:
+            notes += self._gaps(workload, device, key)
         unpriced = _share_of(workload.step, OpClass.OTHER)
         if unpriced > 0.05:
             notes.append(f"{unpriced:.0%} of operators are of a class without a cost rule")
         level = key if not notes else "default" if family == "default" else "extrapolated"
         return self.constants.spread(level), not notes, notes
+
+    def _gaps(self, workload: Workload, device: Device, key: str) -> list[str]:
+        """What of this case was not measured on the device's family."""
+        recipe = workload.recipe
+        evidence = self.constants.provenance.get("evidence", {}).get(key, {})
+        if evidence.get("operators_only"):
+            return [f"only single operators were measured on {device.family}, no whole steps"]
+        wanted = _variants(recipe.mode, recipe.channels_last, recipe.compile)[0]
+        gaps = []
+        if key != f"{device.family}/{wanted}":
+            gaps.append(f"no {wanted.replace('+', ' ')} steps were measured on {device.family}")
+        if recipe.precision not in evidence.get("precisions", (recipe.precision,)):
+            gaps.append(f"{recipe.precision} was not measured on {device.family} in this setting")
+        return gaps
 
 
 def memory_constants(device: Device) -> MemoryConstants:
