@@ -180,9 +180,9 @@ class Graph:
     def op_saved_bytes(self) -> Floats:
         """Bytes of each operator's outputs that are kept for backward."""
         saved = self.storages.role == Role.SAVED
-        return np.bincount(
-            self.storages.alloc_op[saved], weights=self.storage_bytes[saved], minlength=len(self)
-        )
+        result = np.zeros(len(self))
+        np.add.at(result, self.storages.alloc_op[saved], self.storage_bytes[saved])
+        return result
 
     @property
     def op_class(self) -> Ints:

@@ -139,7 +139,7 @@ class AnalyticPredictor:
         self, workload: Workload, cluster: Cluster, key: str
     ) -> tuple[Spread, bool, list[str]]:
         """Spread, whether the case resembles what was fitted, and why not."""
-        device, recipe = _slowest(cluster), workload.recipe
+        device = _slowest(cluster)
         notes: list[str] = []
         family = key.split("/")[0]
         if family == "default":
