@@ -24,8 +24,10 @@ from benchmarks.sources import RESULTS, ROOT
 from benchmarks.timm_rows import Graphs, Row, rows
 from foretell.cluster import device
 from foretell.graph import Phase
-from foretell.predictors.analytic.constants import Constants, FamilyConstants, Spread
+from foretell.predictors.analytic.constants import Constants, FamilyConstants
+from foretell.predictors.analytic.predictor import COMPILED_DISPATCH
 from foretell.predictors.analytic.roofline import op_columns
+from foretell.predictors.assemble import Spread
 from foretell.workload import Recipe, Workload
 
 _FOLDS = 5
@@ -68,7 +70,8 @@ def sample_of(row: Row, graphs: Graphs) -> Sample | None:
     )
     step = Workload(graph, recipe).step
     where = device(row.device)
-    dispatched = float((step.op_phase != Phase.OPTIMIZER).sum()) * (0.3 if row.compiled else 1.0)
+    dispatched = float((step.op_phase != Phase.OPTIMIZER).sum())
+    dispatched *= COMPILED_DISPATCH if row.compiled else 1.0
     return Sample(
         op_columns(step, where, row.precision), step.kind_counts, dispatched, where, row.step_time_s
     )

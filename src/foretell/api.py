@@ -14,7 +14,7 @@ from foretell.cluster import Cluster, parse_cluster
 from foretell.errors import InputError, UnknownNameError
 from foretell.graph import Graph, graph_of
 from foretell.predictors import DEFAULT_PREDICTOR, Forecast, largest_batch, predictor
-from foretell.predictors.analytic.predictor import memory_constants
+from foretell.predictors.assemble import memory_constants
 from foretell.workload import Recipe, Workload
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """Analytic prediction: an additive roofline with constants per device family."""
 
-from foretell.predictors.analytic.predictor import AnalyticPredictor, StepTimes
+from foretell.predictors.analytic.predictor import AnalyticPredictor
 
-__all__ = ["AnalyticPredictor", "StepTimes"]
+__all__ = ["AnalyticPredictor"]

@@ -15,6 +15,7 @@ import numpy as np
 from foretell.errors import InputError
 from foretell.graph.graph import Floats
 from foretell.predictors.analytic.rates import GROUPS
+from foretell.predictors.assemble import Spread
 
 _DEFAULT_COMPUTE = 0.60
 _DEFAULT_MEMORY = 0.70
@@ -59,14 +60,6 @@ class FamilyConstants:
             memory=_column(data.get("memory", {}), _DEFAULT_MEMORY),
             **{k: float(v) for k, v in data.items() if k not in ("compute", "memory")},
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spread:
-    """90 % interval of measured / predicted, as factors."""
-
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,8 @@
-"""The analytic predictor: additive roofline times, liveness memory, honest intervals."""
+"""The analytic predictor: additive roofline times with honest intervals."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,33 +16,19 @@ from foretell.graph.ops import OpClass, Phase
 from foretell.predictors.analytic.constants import (
     Constants,
     FamilyConstants,
-    Spread,
     load_constants,
     shipped_constants,
 )
 from foretell.predictors.analytic.roofline import op_columns, op_times
-from foretell.predictors.data_parallel import gradient_exchange
-from foretell.predictors.forecast import Forecast, Quantity
-from foretell.predictors.memory import CPU_MEMORY, CUDA_MEMORY, MemoryConstants, memory_use
+from foretell.predictors.assemble import Spread, Trust, assemble, slowest
+from foretell.predictors.forecast import Forecast
 from foretell.predictors.protocol import Measurement
-from foretell.workload import Workload
+from foretell.workload import Recipe, Workload
 
-_MEMORY_SPREAD = Spread(low=0.93, high=1.08)
-_MODULE_DEPTH = 3
+COMPILED_DISPATCH = 0.3
+"""Share of the eager host time per operator that compiled code needs."""
 
-
-@dataclass(frozen=True)
-class StepTimes:
-    """Seconds of each operator of a step, in execution order."""
-
-    op_s: Floats
-    key: str
-    """Which constants priced it."""
-
-    @property
-    def total_s(self) -> float:
-        """The device's time for the step."""
-        return float(self.op_s.sum())
+_UNPRICED_SHARE = 0.05
 
 
 @dataclass(frozen=True)
@@ -72,87 +57,52 @@ class AnalyticPredictor:
         ratios: dict[str, list[float]] = {}
         for m in measurements:
             predicted = self.predict(m.workload, m.cluster).step_time_s.value
-            family = m.cluster.groups[0].device.family
+            family = slowest(m.cluster).family
             ratios.setdefault(family, []).append(m.step_time_s / predicted)
         families, spreads = dict(self.constants.families), dict(self.constants.spreads)
         for family, values in ratios.items():
             factor = float(np.exp(np.median(np.log(values))))
-            for key in {self.constants.family(family)[1], *families}:
-                if key.split("/")[0] in (family, "default"):
-                    new_key = key.replace("default", family)
-                    families[new_key] = _slower(self.constants.families[key], factor)
+            known = [k for k in families if k.split("/")[0] == family] or ["default"]
+            for key in known:
+                slower = _slower(self.constants.families[key], factor)
+                families[key.replace("default", family)] = slower
             spreads[family] = _spread_of(np.array(values) / factor)
         return AnalyticPredictor(
             dataclasses.replace(self.constants, families=families, spreads=spreads), self.name
         )
 
-    def step_times(self, workload: Workload, device: Device) -> StepTimes:
-        """Seconds of every operator on one device."""
-        recipe = workload.recipe
-        _check_precision(recipe.precision, device)
-        variants = _variants(recipe.mode, recipe.channels_last, recipe.compile)
-        constants, key = self.constants.family(device.family, variants=variants)
-        step = workload.step
-        kind_s = op_times(op_columns(step, device, recipe.precision), device, constants)
-        op_s = kind_s[step.op_kind]
-        return StepTimes(_not_faster_than_dispatch(op_s, step, constants, recipe.compile), key)
-
     def predict(self, workload: Workload, cluster: Cluster) -> Forecast:
         """The forecast of one workload on one cluster."""
-        recipe, device = workload.recipe, _slowest(cluster)
-        times = self.step_times(workload, device)
-        devices = cluster.total_devices
-        passes = recipe.accumulation(devices)
-        compute_s = _phase_seconds(workload.step, times.op_s)
-        exchange = gradient_exchange(workload, cluster, compute_s.get("backward", 0.0))
-        single = sum(s for phase, s in compute_s.items() if phase != "optimizer")
-        step_s = passes * single + compute_s.get("optimizer", 0.0) + exchange.exposed_s
-        spread, in_domain, notes = self._trust(workload, cluster, times.key)
-        step_time = _around(step_s, spread)
-        memory = memory_use(workload, memory_constants(device))
-        total = _total_time(workload, step_time, devices)
-        flops = passes * workload.graph.at(recipe.batch).flops
-        samples = recipe.batch * devices * passes
-        peak = _peak_for(recipe.precision, device)
-        return Forecast(
-            step_time_s=step_time,
-            memory_bytes=_around(memory.total_bytes, _MEMORY_SPREAD),
-            throughput_per_s=step_time.inverse(samples),
-            utilisation=step_time.inverse(flops / peak),
-            traffic_bytes_per_step=_exactly(exchange.sent_bytes),
-            total_time_s=total,
-            cost_usd=_cost(total, cluster),
-            fits=memory.total_bytes <= device.memory_bytes,
-            in_domain=in_domain,
-            notes=(*notes, *exchange.notes, *_memory_notes(memory.total_bytes, device)),
-            breakdown={
-                "phase": {**compute_s, **exchange.breakdown()},
-                "class": _class_seconds(workload.step, times.op_s),
-                "module": _module_seconds(workload.step, times.op_s),
-                "memory": {**memory.by_holder(), "allocated_peak": memory.allocated_bytes},
-            },
-            subject=_subject(workload, cluster),
-            predictor=self.name,
-        )
+        device = slowest(cluster)
+        op_s = self.op_seconds(workload, device)
+        return assemble(workload, cluster, op_s, self._trust(workload, device), self.name)
 
-    def _trust(
-        self, workload: Workload, cluster: Cluster, key: str
-    ) -> tuple[Spread, bool, list[str]]:
-        """Spread, whether the case resembles what was fitted, and why not."""
-        device = _slowest(cluster)
-        notes: list[str] = []
-        family = key.split("/")[0]
-        if family == "default":
-            notes.append(
+    def op_seconds(self, workload: Workload, device: Device) -> Floats:
+        """Seconds of every operator of the step on one device, in execution order."""
+        recipe, step = workload.recipe, workload.step
+        _check_precision(recipe.precision, device)
+        constants, _ = self._constants_for(recipe, device)
+        kind_s = op_times(op_columns(step, device, recipe.precision), device, constants)
+        return _not_faster_than_dispatch(kind_s[step.op_kind], step, constants, recipe.compile)
+
+    def _constants_for(self, recipe: Recipe, device: Device) -> tuple[FamilyConstants, str]:
+        return self.constants.family(device.family, variants=_variants(recipe))
+
+    def _trust(self, workload: Workload, device: Device) -> Trust:
+        """The spread of cases like this one, and what speaks against them."""
+        _, key = self._constants_for(workload.recipe, device)
+        if key.startswith("default"):
+            notes = [
                 f"the {device.family} family was never measured: default efficiencies are used"
-            )
+            ]
+            level = "default"
         else:
-            notes += self._gaps(workload, device, key)
+            notes = self._gaps(workload, device, key)
+            level = "extrapolated" if notes else key
         unpriced = _share_of(workload.step, OpClass.OTHER)
-        if unpriced > 0.05:
+        if unpriced > _UNPRICED_SHARE:
             notes.append(f"{unpriced:.0%} of operators are of a class without a cost rule")
-        level = key if not notes else "default" if family == "default" else "extrapolated"
-        return self.constants.spread(level), not notes, notes
+        return Trust(spread=self.constants.spread(level), notes=notes)
 
     def _gaps(self, workload: Workload, device: Device, key: str) -> list[str]:
         """What of this case was not measured on the device's family."""
@@ -160,7 +110,7 @@ class AnalyticPredictor:
         evidence = self.constants.provenance.get("evidence", {}).get(key, {})
         if evidence.get("operators_only"):
             return [f"only single operators were measured on {device.family}, no whole steps"]
-        wanted = _variants(recipe.mode, recipe.channels_last, recipe.compile)[0]
+        wanted = _variants(recipe)[0]
         gaps = []
         if key != f"{device.family}/{wanted}":
             gaps.append(f"no {wanted.replace('+', ' ')} steps were measured on {device.family}")
@@ -169,17 +119,12 @@ class AnalyticPredictor:
         return gaps
 
 
-def memory_constants(device: Device) -> MemoryConstants:
-    """What the device's runtime takes beyond tensors."""
-    return CPU_MEMORY if device.vendor == "cpu" else CUDA_MEMORY
-
-
-def _variants(mode: str, channels_last: bool, compiled: bool) -> tuple[str, ...]:
-    """Most specific first."""
-    layout = "nhwc" if channels_last else ""
-    how = "compile" if compiled else ""
-    full = [part for part in (mode, layout, how) if part]
-    return tuple("+".join(full[:n]) for n in range(len(full), 0, -1))
+def _variants(recipe: Recipe) -> tuple[str, ...]:
+    """Keys of constants that would suit the recipe, most specific first."""
+    parts = [recipe.mode]
+    parts += ["nhwc"] if recipe.channels_last else []
+    parts += ["compile"] if recipe.compile else []
+    return tuple("+".join(parts[:n]) for n in range(len(parts), 0, -1))
 
 
 def _check_precision(precision: str, device: Device) -> None:
@@ -197,7 +142,7 @@ def _not_faster_than_dispatch(
 ) -> Floats:
     """The host launches operators one by one; a device that waits for it is no faster."""
     launched = float((step.op_phase != Phase.OPTIMIZER).sum())
-    host_s = launched * constants.dispatch_s * (0.3 if compiled else 1.0)
+    host_s = launched * constants.dispatch_s * (COMPILED_DISPATCH if compiled else 1.0)
     busy_s = float(op_s.sum())
     if busy_s <= 0.0:
         return op_s
@@ -205,85 +150,8 @@ def _not_faster_than_dispatch(
     return op_s * stretch
 
 
-def _slowest(cluster: Cluster) -> Device:
-    """Synchronous training runs at the pace of the slowest device."""
-    return min(cluster.devices, key=lambda d: d.memory_bandwidth_bytes_per_s * d.peak("fp32"))
-
-
-def _phase_seconds(step: Graph, op_s: Floats) -> dict[str, float]:
-    sums = np.bincount(step.op_phase, weights=op_s, minlength=len(Phase))
-    return {phase.label: float(sums[phase]) for phase in Phase if sums[phase] > 0}
-
-
-def _class_seconds(step: Graph, op_s: Floats) -> dict[str, float]:
-    sums = np.bincount(step.op_class, weights=op_s, minlength=len(OpClass))
-    ordered = sorted(OpClass, key=lambda c: -sums[c])
-    return {c.label: float(sums[c]) for c in ordered if sums[c] > 0}
-
-
-def _module_seconds(step: Graph, op_s: Floats) -> dict[str, float]:
-    """Seconds by module, down to a readable depth."""
-    sums = np.bincount(step.op_module, weights=op_s, minlength=len(step.modules))
-    shown: dict[str, float] = {}
-    for index in np.flatnonzero(sums):
-        path = ".".join(step.modules[index].split(".")[:_MODULE_DEPTH]) or "(top)"
-        shown[path] = shown.get(path, 0.0) + float(sums[index])
-    return dict(sorted(shown.items(), key=lambda item: -item[1]))
-
-
 def _share_of(step: Graph, op_class: OpClass) -> float:
     return float((step.op_class == op_class).mean()) if len(step) else 0.0
-
-
-def _peak_for(precision: str, device: Device) -> float:
-    return device.peak(precision.removeprefix("amp-"))
-
-
-def _around(value: float, spread: Spread) -> Quantity:
-    return Quantity(value, value * min(spread.low, 1.0), value * max(spread.high, 1.0))
-
-
-def _exactly(value: float) -> Quantity:
-    return Quantity(value, value, value)
-
-
-def _total_time(workload: Workload, step_time: Quantity, devices: int) -> Quantity | None:
-    steps = workload.recipe.total_steps(devices, workload.seq)
-    return None if steps is None else step_time.scaled(steps)
-
-
-def _cost(total: Quantity | None, cluster: Cluster) -> Quantity | None:
-    price = cluster.price_usd_per_hour
-    if total is None or price is None:
-        return None
-    low, high = price
-    hours = total.scaled(1 / 3600)
-    return Quantity(hours.value * math.sqrt(low * high), hours.low * low, hours.high * high)
-
-
-def _memory_notes(needed_bytes: float, device: Device) -> list[str]:
-    share = needed_bytes / device.memory_bytes
-    if share <= 1.0:
-        return ["memory is within 8 % of the device's limit"] if share > 0.92 else []
-    return [
-        f"does not fit: the step needs {share:.2f} times the memory of one {device.id}; "
-        "use a smaller batch, recompute=full or a larger device"
-    ]
-
-
-def _subject(workload: Workload, cluster: Cluster) -> dict[str, object]:
-    recipe, meta = workload.recipe, workload.graph.meta
-    return {
-        "model": meta.get("source", "module"),
-        "cluster": str(cluster),
-        "devices": cluster.total_devices,
-        "batch": recipe.batch,
-        "mode": recipe.mode,
-        "precision": recipe.precision,
-        "sample": meta.get("sample", "sample"),
-        "parameters": workload.graph.parameters.total,
-        "flops_per_sample": workload.graph.at(recipe.batch).flops / recipe.batch,
-    }
 
 
 def _slower(constants: FamilyConstants, factor: float) -> FamilyConstants:
