@@ -115,6 +115,7 @@ def test_fitting_on_slower_runs_makes_it_slower(graph: Graph, tmp_path: Path) ->
     assert fitted.predict(workload, cluster).step_time_s.value == pytest.approx(
         2 * before, rel=0.05
     )
+    assert fitted.predict(workload, cluster).in_domain
     fitted.save(tmp_path / "constants.json")
     again = AnalyticPredictor.load(tmp_path / "constants.json")
     assert np.isclose(

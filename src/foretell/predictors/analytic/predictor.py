@@ -53,20 +53,20 @@ class AnalyticPredictor:
         path.write_text(self.constants.to_json(), encoding="utf-8")
 
     def fit(self, measurements: Iterable[Measurement]) -> AnalyticPredictor:
-        """One speed factor per device family, and its spread, from measured steps."""
-        ratios: dict[str, list[float]] = {}
+        """One speed factor and its spread per device family and setting that was measured."""
+        ratios: dict[tuple[str, tuple[str, ...]], list[float]] = {}
         for m in measurements:
             predicted = self.predict(m.workload, m.cluster).step_time_s.value
-            family = slowest(m.cluster).family
-            ratios.setdefault(family, []).append(m.step_time_s / predicted)
+            setting = slowest(m.cluster).family, _variants(m.workload.recipe)
+            ratios.setdefault(setting, []).append(m.step_time_s / predicted)
         families, spreads = dict(self.constants.families), dict(self.constants.spreads)
-        for family, values in ratios.items():
+        for (family, variants), values in ratios.items():
             factor = float(np.exp(np.median(np.log(values))))
-            known = [k for k in families if k.split("/")[0] == family] or ["default"]
-            for key in known:
-                slower = _slower(self.constants.families[key], factor)
-                families[key.replace("default", family)] = slower
-            spreads[family] = _spread_of(np.array(values) / factor)
+            base, _ = self.constants.family(family, variants=variants)
+            key = f"{family}/{variants[0]}"
+            families[key] = _slower(base, factor)
+            families.setdefault(family, families[key])
+            spreads[key] = _spread_of(np.array(values) / factor)
         return AnalyticPredictor(
             dataclasses.replace(self.constants, families=families, spreads=spreads), self.name
         )
@@ -92,9 +92,7 @@ class AnalyticPredictor:
         """The spread of cases like this one, and what speaks against them."""
         _, key = self._constants_for(workload.recipe, device)
         if key.startswith("default"):
-            notes = [
-                f"the {device.family} family was never measured: default efficiencies are used"
-            ]
+            notes = [f"the {device.family} family was never measured: default rates are used"]
             level = "default"
         else:
             notes = self._gaps(workload, device, key)
