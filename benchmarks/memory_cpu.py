@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from foretell.graph.capture import CaptureOptions, capture, default_loss
+from foretell.graph.capture import CaptureOptions, capture
+from foretell.graph.loss import default_loss
 from foretell.graph.sources import subject_of
 from foretell.predictors.memory import CPU_MEMORY, memory_use
 from foretell.workload import Recipe, Workload

@@ -15,7 +15,7 @@ from foretell.errors import InputError, UnknownNameError
 from foretell.graph import Graph, graph_of
 from foretell.predictors import DEFAULT_PREDICTOR, Forecast, largest_batch, predictor
 from foretell.predictors.assemble import memory_constants
-from foretell.workload import Recipe, Workload
+from foretell.workload import Recipe, Settings, Workload
 
 if TYPE_CHECKING:
     import torch
@@ -24,27 +24,15 @@ DEFAULT_BATCH = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class Case(Settings):
     """One question, with the option names that CLI, case files and Python share."""
 
     model: str
     cluster: str = "a100-80gb"
     batch: int | None = None
-    global_batch: int | None = None
+    """Samples per device and forward pass; follows from global_batch, else 32."""
     image_size: int | None = None
     seq: int | None = None
-    mode: str = "train"
-    precision: str = "fp32"
-    channels_last: bool = False
-    optimizer: str = "adamw"
-    compile: bool = False
-    torch_version: str | None = None
-    recompute: str = "none"
-    master_weights: bool = False
-    epochs: float | None = None
-    samples: int | None = None
-    steps: int | None = None
-    tokens: float | None = None
     predictor: str = DEFAULT_PREDICTOR
 
     @classmethod
@@ -68,10 +56,9 @@ class Case:
                     f"global_batch={self.global_batch} does not divide over {devices} devices: "
                     "choose a multiple, or give batch as well"
                 )
-        shared = {f.name for f in dataclasses.fields(Recipe)} - {"batch"}
         return Recipe(
             batch=DEFAULT_BATCH if batch is None else batch,
-            **{name: getattr(self, name) for name in shared},
+            **{f.name: getattr(self, f.name) for f in dataclasses.fields(Settings)},
         )
 
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from foretell.graph import Graph
-from foretell.graph.capture import Subject, capture, default_loss
+from foretell.graph.capture import Subject, capture
+from foretell.graph.loss import default_loss
 from foretell.graph.ops import OpClass
 from foretell.graph.sources.python_source import subject_from_module
 from foretell.graph.sources.timm_source import build_timm

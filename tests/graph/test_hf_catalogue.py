@@ -16,7 +16,8 @@ import torch
 
 from foretell.errors import CaptureError, InputError, MissingExtraError, UnknownNameError
 from foretell.graph import Graph
-from foretell.graph.capture import Subject, capture, default_loss
+from foretell.graph.capture import Subject, capture
+from foretell.graph.loss import default_loss
 from foretell.graph.sources import hf_build
 from foretell.graph.sources.hf_build import build_model, example_inputs
 from foretell.graph.sources.hf_catalogue import (

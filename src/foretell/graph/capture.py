@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,19 +10,17 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch.utils.checkpoint import checkpoint
 
-from foretell.errors import CaptureError, InputError
+from foretell.errors import CaptureError
 from foretell.graph.graph import Graph, Parameters, Storages
 from foretell.graph.kinds import DTYPES, KindTable, split_batch
+from foretell.graph.loss import Loss, default_loss
 from foretell.graph.meta_kernels import register_meta_kernels
 from foretell.graph.ops import Phase, Role
 from foretell.graph.recorder import Recorder
 from foretell.graph.semantics import GpuSemantics
+from foretell.graph.surroundings import failures_explained, module_paths, recomputing
 from foretell.graph.whole_rows import assume_whole_rows
-
-Loss = Callable[[Any], torch.Tensor]
 
 # Far above any size a model has by itself, so that divisible by it means: made of the batch.
 _PRIMES = (1_000_003, 1_000_033, 1_000_037, 1_000_039, 1_000_081)
@@ -74,7 +70,7 @@ def capture(subject: Subject, options: CaptureOptions | None = None) -> Graph:
     recorder = Recorder(KindTable(prime))
     parameters = _adopt_parameters(recorder, module)
     roles = _adopt_others(recorder, module, args, kwargs)
-    with _failures_explained(), warnings.catch_warnings():
+    with failures_explained(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _run_step(recorder, subject, module, args, kwargs, options)
     grads = [p.grad for p in module.parameters() if p.grad is not None]
@@ -114,8 +110,8 @@ def _run_step(
     semantics = semantics_of_forward()
     with (
         torch.set_grad_enabled(training),
-        _module_paths(recorder, module),
-        _recomputing(module, options.recompute, semantics_of_forward),
+        module_paths(recorder, module),
+        recomputing(module, options.recompute, semantics_of_forward),
         torch.device("meta"),
         assume_whole_rows(),
         recorder,
@@ -133,48 +129,6 @@ def _run_step(
                 )
             loss.backward()
             del loss
-
-
-def default_loss(out: Any) -> torch.Tensor:
-    """A scalar from whatever a model returns.
-
-    The model's own loss if it gives one; cross entropy over classes for a [batch, classes]
-    output; otherwise the mean of every floating-point output.
-    """
-    own = out.get("loss") if isinstance(out, Mapping) else getattr(out, "loss", None)
-    if isinstance(own, torch.Tensor):
-        return own
-    tensors = _float_tensors(out)
-    if not tensors:
-        raise CaptureError(
-            "the model returned no floating-point tensor to compute a loss from: "
-            "return one, or give a loss function"
-        )
-    first = tensors[0]
-    if len(tensors) == 1 and first.dim() == 0:
-        return first
-    if isinstance(out, torch.Tensor) and first.dim() == 2 and first.shape[1] > 1:
-        return F.cross_entropy(first, class_targets(first.shape[:1], first.device))
-    means = [t.float().mean() for t in tensors if t.requires_grad]
-    if not means:
-        return first.sum()
-    return means[0] if len(means) == 1 else torch.stack(means).sum()
-
-
-def class_targets(shape: Sequence[int], device: torch.device) -> torch.Tensor:
-    """Labels for a loss: given with the data, so no operator of the step makes them."""
-    make = torch.empty if device.type == "meta" else torch.zeros
-    return make(tuple(shape), dtype=torch.int64, device=device)
-
-
-def _float_tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value] if value.is_floating_point() else []
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, (tuple, list)):
-        return [t for item in value for t in _float_tensors(item)]
-    return []
 
 
 def _free_prime(module: torch.nn.Module) -> int:
@@ -249,93 +203,6 @@ def _all_tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, (tuple, list)):
         for item in value:
             yield from _all_tensors(item)
-
-
-@contextlib.contextmanager
-def _module_paths(recorder: Recorder, root: torch.nn.Module) -> Iterator[None]:
-    """Keep recorder.module_stack equal to the stack of modules being executed."""
-    index = {module: recorder.module_index(path) for path, module in root.named_modules()}
-    stack = recorder.module_stack
-
-    def enter(module: torch.nn.Module, _: Any) -> None:
-        stack.append(index.get(module, stack[-1] if stack else 0))
-
-    def leave(module: torch.nn.Module, _: Any, __: Any) -> None:
-        stack.pop()
-
-    hooks = torch.nn.modules.module
-    handles = [
-        hooks.register_module_forward_pre_hook(enter),
-        hooks.register_module_forward_hook(leave, always_call=True),
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-@contextlib.contextmanager
-def _recomputing(
-    root: torch.nn.Module, paths: Sequence[str], semantics: Callable[[], GpuSemantics]
-) -> Iterator[None]:
-    """Wrap the named modules in activation checkpointing while the step runs."""
-
-    def contexts() -> tuple[Any, Any]:
-        return contextlib.nullcontext(), semantics()
-
-    wrapped: list[torch.nn.Module] = []
-    for path in paths:
-        try:
-            target = root.get_submodule(path)
-        except AttributeError as error:
-            raise InputError(f"recompute names module {path!r}, which the model lacks") from error
-        inner = target.forward
-
-        def forward(*args: Any, _inner: Any = inner, **kwargs: Any) -> Any:
-            return checkpoint(
-                _inner,
-                *args,
-                use_reentrant=False,
-                preserve_rng_state=False,
-                context_fn=contexts,
-                **kwargs,
-            )
-
-        target.forward = forward
-        wrapped.append(target)
-    try:
-        yield
-    finally:
-        for target in wrapped:
-            del target.forward
-
-
-@contextlib.contextmanager
-def _failures_explained() -> Iterator[None]:
-    """Turn whatever a model raises into one sentence with the line at fault."""
-    try:
-        yield
-    except InputError:
-        raise
-    except CaptureError as error:
-        raise CaptureError(
-            f"the model cannot be captured{_line_at_fault(error)}: {error}"
-        ) from error
-    except Exception as error:
-        reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
-        raise CaptureError(
-            f"the model could not be run without data{_line_at_fault(error)}: "
-            f"{type(error).__name__}: {reason}; check the example inputs, and avoid branches and "
-            "shapes that depend on tensor values"
-        ) from error
-
-
-def _line_at_fault(error: BaseException) -> str:
-    """The innermost line that is neither ours nor torch's."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if "foretell/graph" not in f.filename and "/torch/" not in f.filename]
-    return f" at {own[-1].filename}:{own[-1].lineno} ({own[-1].line})" if own else ""
 
 
 def _assemble(

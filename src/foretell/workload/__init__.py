@@ -1,6 +1,6 @@
 """Workloads: a captured model and how it is trained."""
 
-from foretell.workload.recipe import MODES, PRECISIONS, Recipe
+from foretell.workload.recipe import MODES, PRECISIONS, Recipe, Settings
 from foretell.workload.workload import Workload
 
-__all__ = ["MODES", "PRECISIONS", "Recipe", "Workload"]
+__all__ = ["MODES", "PRECISIONS", "Recipe", "Settings", "Workload"]

@@ -23,11 +23,9 @@ _COMPUTE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """The training (or inference) settings that go with a Graph."""
+class Settings:
+    """What can be said about a job before its batch per device is known."""
 
-    batch: int = 1
-    """Samples per device and forward pass."""
     mode: str = "train"
     precision: str = "fp32"
     channels_last: bool = False
@@ -48,7 +46,7 @@ class Recipe:
         _known("precision", self.precision, PRECISIONS)
         optimizer(self.optimizer)
         for name in ("batch", "global_batch", "epochs", "samples", "steps", "tokens"):
-            value = getattr(self, name)
+            value = getattr(self, name, None)
             if value is not None and not value > 0:
                 raise InputError(f"{name}={value} must be greater than zero")
         lengths = [n for n in ("epochs", "steps", "tokens") if getattr(self, n) is not None]
@@ -61,6 +59,14 @@ class Recipe:
                 f"epochs={self.epochs:g} needs the size of the data set: give samples as well"
             )
         torch_release(self.torch_version)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(Settings):
+    """The training (or inference) settings that go with a Graph."""
+
+    batch: int = 1
+    """Samples per device and forward pass."""
 
     @property
     def training(self) -> bool:

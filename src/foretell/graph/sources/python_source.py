@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from foretell.errors import CaptureError, InputError, UnknownNameError
-from foretell.graph.capture import Loss, Subject
+from foretell.graph.capture import Subject
+from foretell.graph.loss import Loss
 
 
 def build_python(reference: str) -> Subject:

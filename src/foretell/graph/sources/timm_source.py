@@ -9,7 +9,8 @@ import warnings
 from typing import Any
 
 from foretell.errors import CaptureError, InputError, MissingExtraError, UnknownNameError
-from foretell.graph.capture import Subject, class_targets
+from foretell.graph.capture import Subject
+from foretell.graph.loss import class_targets
 
 
 def build_timm(name: str, *, image_size: int | None = None) -> Subject:

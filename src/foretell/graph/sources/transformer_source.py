@@ -24,7 +24,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from foretell.errors import InputError, UnknownNameError
-from foretell.graph.capture import Subject, class_targets
+from foretell.graph.capture import Subject
+from foretell.graph.loss import class_targets
 
 
 @dataclass(frozen=True, kw_only=True)

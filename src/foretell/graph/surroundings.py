@@ -1,0 +1,102 @@
+"""What surrounds a step while it is captured: module paths, recomputation, plain failures."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from foretell.errors import CaptureError, InputError
+from foretell.graph.recorder import Recorder
+from foretell.graph.semantics import GpuSemantics
+
+
+@contextlib.contextmanager
+def module_paths(recorder: Recorder, root: torch.nn.Module) -> Iterator[None]:
+    """Keep recorder.module_stack equal to the stack of modules being executed."""
+    index = {module: recorder.module_index(path) for path, module in root.named_modules()}
+    stack = recorder.module_stack
+
+    def enter(module: torch.nn.Module, _: Any) -> None:
+        stack.append(index.get(module, stack[-1] if stack else 0))
+
+    def leave(module: torch.nn.Module, _: Any, __: Any) -> None:
+        stack.pop()
+
+    hooks = torch.nn.modules.module
+    handles = [
+        hooks.register_module_forward_pre_hook(enter),
+        hooks.register_module_forward_hook(leave, always_call=True),
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextlib.contextmanager
+def recomputing(
+    root: torch.nn.Module, paths: Sequence[str], semantics: Callable[[], GpuSemantics]
+) -> Iterator[None]:
+    """Wrap the named modules in activation checkpointing while the step runs."""
+
+    def contexts() -> tuple[Any, Any]:
+        return contextlib.nullcontext(), semantics()
+
+    wrapped: list[torch.nn.Module] = []
+    for path in paths:
+        try:
+            target = root.get_submodule(path)
+        except AttributeError as error:
+            raise InputError(f"recompute names module {path!r}, which the model lacks") from error
+        inner = target.forward
+
+        def forward(*args: Any, _inner: Any = inner, **kwargs: Any) -> Any:
+            return checkpoint(
+                _inner,
+                *args,
+                use_reentrant=False,
+                preserve_rng_state=False,
+                context_fn=contexts,
+                **kwargs,
+            )
+
+        target.forward = forward
+        wrapped.append(target)
+    try:
+        yield
+    finally:
+        for target in wrapped:
+            del target.forward
+
+
+@contextlib.contextmanager
+def failures_explained() -> Iterator[None]:
+    """Turn whatever a model raises into one sentence with the line at fault."""
+    try:
+        yield
+    except InputError:
+        raise
+    except CaptureError as error:
+        raise CaptureError(
+            f"the model cannot be captured{_line_at_fault(error)}: {error}"
+        ) from error
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
+        raise CaptureError(
+            f"the model could not be run without data{_line_at_fault(error)}: "
+            f"{type(error).__name__}: {reason}; check the example inputs, and avoid branches and "
+            "shapes that depend on tensor values"
+        ) from error
+
+
+def _line_at_fault(error: BaseException) -> str:
+    """The innermost line that is neither ours nor torch's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if "foretell/graph" not in f.filename and "/torch/" not in f.filename]
+    return f" at {own[-1].filename}:{own[-1].lineno} ({own[-1].line})" if own else ""
