@@ -23,10 +23,8 @@ from benchmarks.roofline_fit import Evidence, Sample, evidence_of, fit, prior_co
 from benchmarks.sources import RESULTS, ROOT
 from benchmarks.timm_rows import Graphs, Row, rows
 from foretell.cluster import device
-from foretell.graph import Phase
 from foretell.predictors.analytic.constants import Constants, FamilyConstants
-from foretell.predictors.analytic.predictor import COMPILED_DISPATCH
-from foretell.predictors.analytic.roofline import op_columns
+from foretell.predictors.analytic.roofline import price_step
 from foretell.predictors.assemble import Spread
 from foretell.workload import Recipe, Workload
 
@@ -70,11 +68,8 @@ def sample_of(row: Row, graphs: Graphs) -> Sample | None:
     )
     step = Workload(graph, recipe).step
     where = device(row.device)
-    dispatched = float((step.op_phase != Phase.OPTIMIZER).sum())
-    dispatched *= COMPILED_DISPATCH if row.compiled else 1.0
-    return Sample(
-        op_columns(step, where, row.precision), step.kind_counts, dispatched, where, row.step_time_s
-    )
+    priced = price_step(step, where, row.precision, compiled=row.compiled)
+    return Sample(priced.columns, priced.counts, priced.launches, where, row.step_time_s)
 
 
 def fold_of(model: str) -> int:
@@ -214,12 +209,12 @@ def _unseen_spreads(
 ) -> dict[str, Spread]:
     """Spread when a family's own steps were never measured: others' constants on each setting."""
     ratios = []
-    for key, setting in settings.items():
+    gpus = {k: s for k, s in settings.items() if not k.startswith("cpu")}
+    for key, setting in gpus.items():
         family, variant = key.split("/")
-        others = [k for k in families if k.endswith("/" + variant) and not k.startswith(family)]
         test = setting.evidence()
-        for other in others or ["default"]:
-            if other.split("/")[0] != family and not family.startswith("cpu"):
+        for other in gpus:
+            if other.endswith("/" + variant) and not other.startswith(family + "/"):
                 ratios.append((test.measured_s / test.predict(families[other]).detach()).numpy())
     flat = np.concatenate(ratios)
     low, high = np.quantile(flat, [0.05, 0.95])

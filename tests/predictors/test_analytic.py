@@ -15,6 +15,7 @@ from foretell.cluster import Cluster, device, node_group, parse_cluster
 from foretell.graph import Graph, graph_of
 from foretell.predictors import Measurement, Predictor, predictor, predictor_names
 from foretell.predictors.analytic import AnalyticPredictor
+from foretell.predictors.analytic.fusion import fused_bytes
 from foretell.workload import Recipe, Workload
 
 NETWORKS = ("timm:resnet18", "timm:vit_tiny_patch16_224", "timm:mobilenetv3_small_050")
@@ -130,3 +131,14 @@ def test_the_registry_offers_it_and_explains_unknown_names() -> None:
     assert isinstance(predictor("analytic"), Predictor)
     with pytest.raises(foretell.InputError, match="analytic"):
         predictor("analitic")
+
+
+def test_compiling_saves_elementwise_traffic_and_never_adds_any() -> None:
+    graph = graph_of("timm:mobilenetv3_small_050", mode="infer", precision="amp-fp16").at(64)
+    compiled, launched = fused_bytes(graph)
+    eager = (graph.kind_bytes_read + graph.kind_bytes_written)[graph.op_kind]
+    assert (compiled <= eager).all()
+    assert compiled.sum() < 0.8 * eager.sum()
+    contraction = graph.op_flops() > 0
+    assert np.array_equal(compiled[contraction], eager[contraction])
+    assert launched[contraction].all()

@@ -12,21 +12,18 @@ import numpy as np
 from foretell.cluster import Cluster, Device
 from foretell.errors import InputError
 from foretell.graph.graph import Floats, Graph
-from foretell.graph.ops import OpClass, Phase
+from foretell.graph.ops import OpClass
 from foretell.predictors.analytic.constants import (
     Constants,
     FamilyConstants,
     load_constants,
     shipped_constants,
 )
-from foretell.predictors.analytic.roofline import op_columns, op_times
+from foretell.predictors.analytic.roofline import op_times, price_step
 from foretell.predictors.assemble import Spread, Trust, assemble, slowest
 from foretell.predictors.forecast import Forecast
 from foretell.predictors.protocol import Measurement
 from foretell.workload import Recipe, Workload
-
-COMPILED_DISPATCH = 0.3
-"""Share of the eager host time per operator that compiled code needs."""
 
 _UNPRICED_SHARE = 0.05
 
@@ -82,8 +79,9 @@ class AnalyticPredictor:
         recipe, step = workload.recipe, workload.step
         _check_precision(recipe.precision, device)
         constants, _ = self._constants_for(recipe, device)
-        kind_s = op_times(op_columns(step, device, recipe.precision), device, constants)
-        return _not_faster_than_dispatch(kind_s[step.op_kind], step, constants, recipe.compile)
+        priced = price_step(step, device, recipe.precision, compiled=recipe.compile)
+        op_s = op_times(priced.columns, device, constants)[priced.row]
+        return _not_faster_than(priced.launches * constants.dispatch_s, op_s)
 
     def _constants_for(self, recipe: Recipe, device: Device) -> tuple[FamilyConstants, str]:
         return self.constants.family(device.family, variants=_variants(recipe))
@@ -135,12 +133,8 @@ def _check_precision(precision: str, device: Device) -> None:
         )
 
 
-def _not_faster_than_dispatch(
-    op_s: Floats, step: Graph, constants: FamilyConstants, compiled: bool
-) -> Floats:
+def _not_faster_than(host_s: float, op_s: Floats) -> Floats:
     """The host launches operators one by one; a device that waits for it is no faster."""
-    launched = float((step.op_phase != Phase.OPTIMIZER).sum())
-    host_s = launched * constants.dispatch_s * (COMPILED_DISPATCH if compiled else 1.0)
     busy_s = float(op_s.sum())
     if busy_s <= 0.0:
         return op_s

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ from foretell.cluster import Device
 from foretell.graph.graph import Floats, Graph, Ints
 from foretell.graph.ops import DType, OpClass
 from foretell.predictors.analytic.constants import FamilyConstants
+from foretell.predictors.analytic.fusion import fused_bytes
 from foretell.predictors.analytic.rates import GROUP_INDEX, rate_groups
 
 SHARPNESS = 3.0
@@ -50,17 +52,49 @@ class OpColumns:
     launches: Floats
 
 
-def op_columns(graph: Graph, device: Device, precision: str) -> OpColumns:
-    """Columns per kind of `graph` on `device`."""
-    group = rate_groups(graph)
-    return shape_columns(
+@dataclass(frozen=True)
+class PricedStep:
+    """The distinct operators of a step as columns, and which of them each operator is."""
+
+    columns: OpColumns
+    row: Ints
+
+    @property
+    def counts(self) -> Ints:
+        """How often each row occurs in the step."""
+        return np.bincount(self.row, minlength=len(self.columns.group)).astype(np.int64)
+
+    @property
+    def launches(self) -> float:
+        """Kernels the host launches for the whole step."""
+        return float(self.columns.launches[self.row].sum())
+
+
+def price_step(step: Graph, device: Device, precision: str, *, compiled: bool) -> PricedStep:
+    """What the roofline needs to know of a step on a device."""
+    group = rate_groups(step)
+    columns = shape_columns(
         group=group,
-        gemm=graph.kind_gemm,
-        flops=graph.kind_flops,
-        nbytes=graph.kind_bytes_read + graph.kind_bytes_written,
-        peak_flops_per_s=_peaks(graph, device, precision, group),
+        gemm=step.kind_gemm,
+        flops=step.kind_flops,
+        nbytes=step.kind_bytes_read + step.kind_bytes_written,
+        peak_flops_per_s=_peaks(step, device, precision, group),
         sm_count=device.sm_count,
     )
+    if not compiled:
+        return PricedStep(columns, step.op_kind)
+    nbytes, launched = fused_bytes(step)
+    distinct, first, row = np.unique(
+        np.stack([step.op_kind, nbytes, launched], 1),
+        axis=0,
+        return_index=True,
+        return_inverse=True,
+    )
+    kind = step.op_kind[first]
+    fused = {f.name: getattr(columns, f.name)[kind] for f in dataclasses.fields(OpColumns)}
+    fused["nbytes"] = distinct[:, 1]
+    fused["launches"] = columns.launches[kind] * distinct[:, 2]
+    return PricedStep(OpColumns(**fused), row.reshape(-1))
 
 
 def shape_columns(
