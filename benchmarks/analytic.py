@@ -130,7 +130,7 @@ def main() -> None:
     evidence: dict[str, dict[str, object]] = {}
     ledger: list[list[object]] = []
     train = settings["ampere-consumer/train"]
-    prior = fit(train.evidence(), prior_constants(), pull=0.005, steps=400)
+    prior = fit(train.evidence(), prior_constants())
     print(f"{'setting':34} {'rows':>6} {'mean':>7} {'median':>7} {'p90':>7} {'max':>8}  cover")
     for key, setting in sorted(settings.items()):
         base = prior_constants() if key == train.key else prior

@@ -64,7 +64,7 @@ def test_accumulation_repeats_all_but_the_optimizer(graph: Graph) -> None:
 def test_inference_is_cheaper_than_training() -> None:
     train = foretell.predict("timm:resnet18", batch=64)
     infer = foretell.predict("timm:resnet18", batch=64, mode="infer")
-    assert infer.step_time_s.value < train.step_time_s.value / 2
+    assert infer.step_time_s.value < 0.6 * train.step_time_s.value
     assert infer.memory_bytes.value < train.memory_bytes.value
 
 
