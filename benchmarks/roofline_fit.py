@@ -18,10 +18,12 @@ import torch
 from foretell.cluster import Device
 from foretell.graph.graph import Floats, Ints
 from foretell.predictors.analytic.constants import FamilyConstants
-from foretell.predictors.analytic.rates import GROUPS
+from foretell.predictors.analytic.rates import GROUP_INDEX, GROUPS
 from foretell.predictors.analytic.roofline import OpColumns, op_times
 
 _SCALARS = ("overhead_s", "dispatch_s", "half_k", "half_waves", "cache_gain")
+# Optimizers of small models say little about bandwidth, and those of large ones are not measured.
+_FIXED = GROUP_INDEX["optimizer"]
 _COLUMNS = ("flops", "nbytes", "peak_flops_per_s", "gemm_k", "waves", "tile_fill", "launches")
 
 
@@ -138,6 +140,7 @@ def fit(
         loss = torch.nn.functional.huber_loss(error, torch.zeros_like(error), delta=0.1) * 10
         away = sum(((free[n] - start[n]) ** 2).mean() for n in free)
         (loss + pull * away).backward()
+        free["memory"].grad[_FIXED] = 0.0  # type: ignore[index]
         if not with_overheads:
             free["scalars"].grad[:2] = 0.0  # type: ignore[index]
         optimizer.step()

@@ -62,12 +62,13 @@ def assemble(
     step_time = trust.spread.around(passes * once_s + optimizer_s + exchange.exposed_s)
     memory = memory_use(workload, memory_constants(device))
     total = _total_time(workload, step_time, devices)
-    flops = passes * workload.graph.at(recipe.batch).flops
+    flops = passes * _model_flops(workload)
+    peak = device.peak(recipe.precision.removeprefix("amp-"))
     return Forecast(
         step_time_s=step_time,
         memory_bytes=MEMORY_SPREAD.around(memory.total_bytes),
         throughput_per_s=step_time.inverse(recipe.batch * devices * passes),
-        utilisation=step_time.inverse(flops / device.peak(recipe.precision.removeprefix("amp-"))),
+        utilisation=step_time.inverse(flops / peak).at_most(1.0),
         traffic_bytes_per_step=Quantity(*[exchange.sent_bytes] * 3),
         total_time_s=total,
         cost_usd=_cost(total, cluster),
@@ -93,6 +94,12 @@ def slowest(cluster: Cluster) -> Device:
 def memory_constants(device: Device) -> MemoryConstants:
     """What the device's runtime takes beyond tensors."""
     return CPU_MEMORY if device.vendor == "cpu" else CUDA_MEMORY
+
+
+def _model_flops(workload: Workload) -> float:
+    """FLOPs of one forward and backward pass, without what is computed twice."""
+    step = workload.step
+    return float(step.op_flops()[step.op_phase != Phase.RECOMPUTE].sum())
 
 
 def _phase_seconds(step: Graph, op_s: Floats) -> dict[str, float]:
@@ -152,5 +159,5 @@ def _subject(workload: Workload, cluster: Cluster) -> dict[str, object]:
         "precision": recipe.precision,
         "sample": meta.get("sample", "sample"),
         "parameters": workload.graph.parameters.total,
-        "flops_per_sample": workload.graph.at(recipe.batch).flops / recipe.batch,
+        "flops_per_sample": _model_flops(workload) / recipe.batch,
     }

@@ -33,6 +33,10 @@ class Quantity:
         """numerator / quantity: a rate from a time."""
         return Quantity(numerator / self.value, numerator / self.high, numerator / self.low)
 
+    def at_most(self, limit: float) -> Quantity:
+        """None of the three above a physical limit."""
+        return Quantity(*(min(v, limit) for v in (self.value, self.low, self.high)))
+
     def to_dict(self) -> dict[str, float]:
         """{"value": .., "low": .., "high": ..}"""
         return {"value": self.value, "low": self.low, "high": self.high}
