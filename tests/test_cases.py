@@ -84,3 +84,14 @@ def test_unreadable_case_files_are_refused(
     with pytest.raises(InputError, match=says):
         run_cases(path, tmp_path / "out.jsonl")
     assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.parametrize(("target", "says"), [("cases.jsonl", "itself"), ("/dev/null", "regular")])
+def test_answers_never_replace_the_cases_or_a_device(
+    tmp_path: Path, target: str, says: str
+) -> None:
+    cases = write(tmp_path / "cases.jsonl", {"model": "timm:resnet18"})
+    before = cases.read_bytes()
+    with pytest.raises(InputError, match=says):
+        run_cases(cases, tmp_path / target)
+    assert cases.read_bytes() == before

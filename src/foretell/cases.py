@@ -24,6 +24,7 @@ def run_cases(
 ) -> tuple[int, int]:
     """Answer every line of `cases` into `out`; returns (answered, failed)."""
     lines = _read_lines(cases)
+    _check_target(cases, out)
     part = out.with_name(out.name + ".part")
     stamp = out.with_name(out.name + ".part.hash")
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
@@ -57,6 +58,16 @@ def answer_line(line: str, number: int) -> dict[str, Any]:
         return {"error": f"line {number}: not valid JSON: {error.msg} at column {error.colno}"}
     except ForetellError as error:
         return {"error": f"line {number}: {error}"}
+
+
+def _check_target(cases: Path, out: Path) -> None:
+    """Answers replace `out` in one rename, so it must be a file of its own."""
+    if out.exists() and not out.is_file():
+        raise InputError(f"output {str(out)!r} is not a regular file: name a file for the answers")
+    if out.is_symlink():
+        raise InputError(f"output {str(out)!r} is a link: name the file it stands for")
+    if out.exists() and out.samefile(cases):
+        raise InputError(f"output {str(out)!r} is the case file itself: name another file")
 
 
 def _read_lines(path: Path) -> list[str]:
