@@ -12,7 +12,7 @@ import csv
 import datetime
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,11 +24,13 @@ from benchmarks.sources import RESULTS, ROOT
 from benchmarks.timm_rows import Graphs, Row, rows
 from foretell.cluster import device
 from foretell.predictors.analytic.constants import Constants, FamilyConstants
+from foretell.predictors.analytic.rates import FUSIBLE, LAYOUT_SENSITIVE
 from foretell.predictors.analytic.roofline import price_step
 from foretell.predictors.assemble import Spread
-from foretell.workload import Recipe, Workload
+from foretell.workload import MODES, Recipe, Workload
 
 _FOLDS = 5
+_REFERENCE = "ampere-consumer"
 _OUT = ROOT / "src" / "foretell" / "predictors" / "analytic" / "constants.json"
 
 
@@ -42,6 +44,9 @@ class Setting:
 
     def evidence(self) -> Evidence:
         return evidence_of(self.samples)
+
+    def folds(self) -> np.ndarray:
+        return np.array([fold_of(r.model) for r in self.rows])
 
 
 def setting_key(row: Row) -> str:
@@ -92,17 +97,20 @@ def collect(chosen: Iterable[Row]) -> dict[str, Setting]:
     return settings
 
 
-def held_out_ratios(setting: Setting, prior: FamilyConstants) -> np.ndarray:
+def fold_fits(setting: Setting, priors: Sequence[FamilyConstants]) -> list[FamilyConstants]:
+    """Per fold, constants that know neither its models' rows here nor those in the prior."""
+    evidence, folds = setting.evidence(), setting.folds()
+    return [fit(evidence.subset(folds != f), prior) for f, prior in enumerate(priors)]
+
+
+def held_out_ratios(setting: Setting, fits: Sequence[FamilyConstants]) -> np.ndarray:
     """measured / predicted for every row, each predicted without its model's fold."""
-    evidence = setting.evidence()
-    folds = np.array([fold_of(r.model) for r in setting.rows])
+    evidence, folds = setting.evidence(), setting.folds()
     ratios = np.zeros(len(folds))
-    for fold in range(_FOLDS):
+    for fold, constants in enumerate(fits):
         away = folds == fold
-        if away.any() and not away.all():
-            constants = fit(evidence.subset(~away), prior)
-            test = evidence.subset(away)
-            ratios[away] = (test.measured_s / test.predict(constants).detach()).numpy()
+        if away.any():
+            ratios[away] = evidence.subset(away).ratios(constants)
     return ratios
 
 
@@ -129,14 +137,16 @@ def main() -> None:
     spreads: dict[str, Spread] = {}
     evidence: dict[str, dict[str, object]] = {}
     ledger: list[list[object]] = []
-    train = settings["ampere-consumer/train"]
+    train = settings[f"{_REFERENCE}/train"]
     prior = fit(train.evidence(), prior_constants())
+    fold_priors = fold_fits(train, [prior_constants()] * _FOLDS)
     print(f"{'setting':34} {'rows':>6} {'mean':>7} {'median':>7} {'p90':>7} {'max':>8}  cover")
     for key, setting in sorted(settings.items()):
-        base = prior_constants() if key == train.key else prior
-        ratios = held_out_ratios(setting, base)
+        is_prior = key == train.key
+        fits = fold_priors if is_prior else fold_fits(setting, fold_priors)
+        ratios = held_out_ratios(setting, fits)
         spread = Spread(low=float(np.quantile(ratios, 0.05)), high=float(np.quantile(ratios, 0.95)))
-        families[key] = fit(setting.evidence(), base)
+        families[key] = prior if is_prior else fit(setting.evidence(), prior)
         spreads[key] = spread
         evidence[key] = {"precisions": sorted({r.precision for r in setting.rows})}
         _print_row(key, ratios, spread)
@@ -144,6 +154,7 @@ def main() -> None:
             ledger.append([key, row.file, row.model, row.batch, row.step_time_s, ratio])
     _add_bases(families, prior)
     _add_operator_families(families, evidence)
+    _add_variants(families, evidence)
     spreads |= _unseen_spreads(settings, families)
     _write_ledger(ledger)
     if options.write:
@@ -193,7 +204,7 @@ def _add_operator_families(
     for family, (samples, precisions) in operator_samples().items():
         held = evidence_of(samples)
         fitted = fit(held, families["default"], pull=0.002, with_overheads=False)
-        off = errors((held.measured_s / held.predict(fitted).detach()).numpy())
+        off = errors(held.ratios(fitted))
         print(
             f"{family + ' operators':34} {len(samples):6d} {off['mean']:6.1f}% "
             f"{off['median']:6.1f}% {off['p90']:6.1f}% {off['max']:7.1f}%  in sample",
@@ -202,6 +213,27 @@ def _add_operator_families(
         if family not in families:
             families[family] = fitted
             evidence[family] = {"operators_only": True, "precisions": sorted(precisions)}
+
+
+def _add_variants(
+    families: dict[str, FamilyConstants], evidence: dict[str, dict[str, object]]
+) -> None:
+    """Layout and compilation where a family was not measured: changed as the reference was."""
+    gpus = [k for k in families if "/" not in k and not k.startswith("cpu")]
+    for variant, groups in (("nhwc", LAYOUT_SENSITIVE), ("compile", FUSIBLE)):
+        for mode in MODES:
+            key = f"{mode}+{variant}"
+            reference = next((k for k in families if k.endswith(f"/{key}")), None)
+            if reference is None:
+                continue
+            plain = families[reference.removesuffix(f"+{variant}")]
+            for family in gpus:
+                if f"{family}/{key}" not in families:
+                    base = families.get(f"{family}/{mode}", families[family])
+                    families[f"{family}/{key}"] = base.changed_as(
+                        plain, families[reference], groups
+                    )
+                    evidence[f"{family}/{key}"] = {**evidence.get(family, {}), "derived": True}
 
 
 def _unseen_spreads(
@@ -215,7 +247,7 @@ def _unseen_spreads(
         test = setting.evidence()
         for other in gpus:
             if other.endswith("/" + variant) and not other.startswith(family + "/"):
-                ratios.append((test.measured_s / test.predict(families[other]).detach()).numpy())
+                ratios.append(test.ratios(families[other]))
     flat = np.concatenate(ratios)
     low, high = np.quantile(flat, [0.05, 0.95])
     spread = Spread(low=float(low), high=float(high))

@@ -158,6 +158,6 @@ def _sample(
         flops=one(2.0 * b * m * n * k),
         nbytes=one(nbytes),
         peak_flops_per_s=one(peak),
-        sm_count=target.sm_count,
+        device=target,
     )
     return Sample(columns, np.array([1]), 0.0, target, seconds)

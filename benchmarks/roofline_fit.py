@@ -17,14 +17,13 @@ import torch
 
 from foretell.cluster import Device
 from foretell.graph.graph import Floats, Ints
-from foretell.predictors.analytic.constants import FamilyConstants
+from foretell.predictors.analytic.constants import SCALARS, FamilyConstants
 from foretell.predictors.analytic.rates import GROUP_INDEX, GROUPS
 from foretell.predictors.analytic.roofline import OpColumns, op_times
 
-_SCALARS = ("overhead_s", "dispatch_s", "half_k", "half_waves", "cache_gain")
 # Optimizers of small models say little about bandwidth, and those of large ones are not measured.
 _FIXED = GROUP_INDEX["optimizer"]
-_COLUMNS = ("flops", "nbytes", "peak_flops_per_s", "gemm_k", "waves", "tile_fill", "launches")
+_COLUMNS = ("flops", "nbytes", "peak_flops_per_s", "tile_s", "waves", "tile_fill", "launches")
 
 
 @dataclass
@@ -50,6 +49,10 @@ class Evidence:
         busy = total.index_add(0, self.row, seconds * self.count)
         host = self.dispatched * constants.dispatch_s
         return (busy**4 + host**4) ** 0.25
+
+    def ratios(self, constants: FamilyConstants) -> Floats:
+        """measured / predicted per row."""
+        return np.asarray((self.measured_s / self.predict(constants)).detach())
 
     def subset(self, keep: Floats) -> Evidence:
         """The rows where `keep` is true."""
@@ -128,7 +131,7 @@ def fit(
     start = {
         "compute": torch.as_tensor(np.log(prior.compute)),
         "memory": torch.as_tensor(np.log(prior.memory)),
-        "scalars": torch.as_tensor([np.log(getattr(prior, n)) for n in _SCALARS]),
+        "scalars": torch.as_tensor([np.log(getattr(prior, n)) for n in SCALARS]),
     }
     free = {name: value.clone().requires_grad_() for name, value in start.items()}
     optimizer = torch.optim.Adam(free.values(), lr=rate)
@@ -152,7 +155,7 @@ def fit(
     return FamilyConstants(
         compute=np.asarray(found.compute),
         memory=np.asarray(found.memory),
-        **{n: float(getattr(found, n)) for n in _SCALARS},
+        **{n: float(getattr(found, n)) for n in SCALARS},
     )
 
 
@@ -161,7 +164,7 @@ def _constants(free: dict[str, torch.Tensor]) -> FamilyConstants:
     return FamilyConstants(
         compute=torch.exp(free["compute"]),  # type: ignore[arg-type]
         memory=torch.exp(free["memory"]),  # type: ignore[arg-type]
-        **{n: scalars[i] for i, n in enumerate(_SCALARS)},  # type: ignore[arg-type]
+        **{n: scalars[i] for i, n in enumerate(SCALARS)},  # type: ignore[arg-type]
     )
 
 

@@ -88,8 +88,9 @@ def flops(call: Call) -> int:
         ratio_num, ratio_den = call.inputs[0].shape[-1] + v_dim, 2 * call.inputs[0].shape[-1]
         total = one * products * ratio_num // ratio_den
         return total // 2 if call.causal else total
-    if call.name == "rnn_backward":
-        return 2 * one
+    if call.name in ("rnn", "rnn_backward"):
+        products = 4 if call.name.endswith("backward") else 2
+        return products * prod(call.inputs[0].shape[:2]) * sum(map(prod, _rnn_weights(call)))
     return one
 
 
@@ -193,11 +194,18 @@ def _attention(call: Call) -> Gemm:
     return Gemm(prod(q[:-2]), q[-2], k[-2], q[-1])
 
 
+def _rnn_weights(call: Call) -> list[Shape]:
+    """Per layer and direction [g*h, in] and [g*h, h]; biases and states are left out."""
+    return [t.shape for t in call.inputs[1:] if len(t.shape) == 2]
+
+
 def _rnn(call: Call) -> Gemm:
-    # inputs: x [tokens, features] then, per layer and direction, w_ih [g*h, in], w_hh [g*h, h].
-    tokens = prod(call.inputs[0].shape[:-1])
-    weights = sum(prod(t.shape) for t in call.inputs[1:] if len(t.shape) == 2)
-    return Gemm(1, tokens, weights, 1)
+    # The first input is [steps, batch, features]; each step of each layer and direction is one
+    # product with both of its matrices. Layers of different width share a mean.
+    steps, batch = call.inputs[0].shape[:2]
+    weights = _rnn_weights(call)
+    layers, gates = len(weights) // 2, weights[0][0]
+    return Gemm(steps * layers, batch, gates, sum(map(prod, weights)) // (layers * gates))
 
 
 _GEMM: dict[str, Callable[[Call], Gemm]] = {

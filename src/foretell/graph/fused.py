@@ -218,11 +218,12 @@ def recurrent(
     """torch's lstm/gru/rnn_tanh/rnn_relu on plain (not packed) input as one operator."""
     if kwargs or len(args) != 9 or not isinstance(args[2], (list, tuple)):
         return original(*args, **kwargs)
-    x, state, weights, _, layers, _, _, bidirectional, _ = args
+    x, state, weights, _, layers, _, _, bidirectional, batch_first = args
     states = list(state) if isinstance(state, (list, tuple)) else [state]
     directions = 2 if bidirectional else 1
     width = states[0].shape[-1] * directions
     weights = [w.to(x.dtype) for w in weights]
-    return _Recurrent.apply(  # type: ignore[no-untyped-call]
-        x, width, layers * directions, states, *weights
+    out, *finals = _Recurrent.apply(  # type: ignore[no-untyped-call]
+        x.transpose(0, 1) if batch_first else x, width, layers * directions, states, *weights
     )
+    return (out.transpose(0, 1) if batch_first else out, *finals)

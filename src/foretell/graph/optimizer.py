@@ -74,8 +74,11 @@ def optimizer(name: str) -> Optimizer:
         raise UnknownNameError("optimizer", name, OPTIMIZERS) from None
 
 
-def with_optimizer(graph: Graph, name: str) -> Graph:
-    """The graph followed by an optimizer step; unchanged for 'none' and for inference."""
+def with_optimizer(graph: Graph, name: str, *, master_weights: bool = False) -> Graph:
+    """The graph followed by an optimizer step; unchanged for 'none' and for inference.
+
+    With master weights the step works in fp32 and copies the result to the parameters.
+    """
     rule = optimizer(name)
     chosen = np.flatnonzero(graph.parameters.trainable)
     if not rule.passes or not graph.is_training or not len(chosen):
@@ -85,7 +88,7 @@ def with_optimizer(graph: Graph, name: str) -> Graph:
         axis=0,
         return_inverse=True,
     )
-    kinds = _append_kinds(graph.kinds, rule, numel[:, 0], numel[:, 1])
+    kinds = _append_kinds(graph.kinds, rule, numel[:, 0], numel[:, 1], master_weights)
     added = len(chosen)
     count = len(graph)
     step_ops = np.arange(count, count + added)
@@ -109,9 +112,13 @@ def with_optimizer(graph: Graph, name: str) -> Graph:
     )
 
 
-def _append_kinds(kinds: Kinds, rule: Optimizer, numel: Ints, dtype: Ints) -> Kinds:
+def _append_kinds(
+    kinds: Kinds, rule: Optimizer, numel: Ints, dtype: Ints, master_weights: bool
+) -> Kinds:
     count = len(numel)
-    nbytes = numel * itemsize_of(dtype)
+    itemsize = itemsize_of(dtype)
+    copied = numel * itemsize * (master_weights & (itemsize < 4))
+    nbytes = numel * (np.maximum(itemsize, 4) if master_weights else itemsize)
     zeros = np.zeros((count, 3), dtype=np.int64)
 
     def constant(values: Ints) -> Ints:
@@ -128,7 +135,7 @@ def _append_kinds(kinds: Kinds, rule: Optimizer, numel: Ints, dtype: Ints) -> Ki
         dtype=more(kinds.dtype, dtype),
         flops=more(kinds.flops, zeros),
         bytes_read=more(kinds.bytes_read, constant(nbytes * rule.arrays_read)),
-        bytes_written=more(kinds.bytes_written, constant(nbytes * rule.arrays_written)),
+        bytes_written=more(kinds.bytes_written, constant(nbytes * rule.arrays_written + copied)),
         gemm=more(kinds.gemm, np.zeros((count, 4), dtype=np.int64)),
         gemm_power=more(kinds.gemm_power, np.zeros((count, 4), dtype=np.int64)),
         attrs=more(kinds.attrs, np.tile([1, 1, 1, 0, 0], (count, 1))),

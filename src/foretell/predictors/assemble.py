@@ -14,6 +14,7 @@ from foretell.graph.ops import OpClass, Phase
 from foretell.predictors.data_parallel import gradient_exchange
 from foretell.predictors.forecast import Forecast, Quantity
 from foretell.predictors.memory import CPU_MEMORY, CUDA_MEMORY, MemoryConstants, memory_use
+from foretell.predictors.peaks import kind_peaks
 from foretell.workload import Workload
 
 _MODULE_DEPTH = 3
@@ -55,28 +56,26 @@ def assemble(
     recipe, device = workload.recipe, slowest(cluster)
     devices = cluster.total_devices
     passes = recipe.accumulation(devices)
-    phase_s = _phase_seconds(workload.step, op_s)
-    exchange = gradient_exchange(workload, cluster, phase_s.get("backward", 0.0))
-    once_s = sum(s for phase, s in phase_s.items() if phase != Phase.OPTIMIZER.label)
-    optimizer_s = phase_s.get(Phase.OPTIMIZER.label, 0.0)
-    step_time = trust.spread.around(passes * once_s + optimizer_s + exchange.exposed_s)
-    memory = memory_use(workload, memory_constants(device))
+    phase = workload.step.op_phase
+    exchange = gradient_exchange(workload, cluster, float(op_s[phase == Phase.BACKWARD].sum()))
+    op_s = np.where(phase == Phase.OPTIMIZER, op_s, passes * op_s)
+    step_time = trust.spread.around(float(op_s.sum()) + exchange.exposed_s)
+    smallest = min(cluster.devices, key=lambda d: d.memory_bytes)
+    memory = memory_use(workload, memory_constants(smallest), passes=passes)
     total = _total_time(workload, step_time, devices)
-    flops = passes * _model_flops(workload)
-    peak = device.peak(recipe.precision.removeprefix("amp-"))
     return Forecast(
         step_time_s=step_time,
         memory_bytes=MEMORY_SPREAD.around(memory.total_bytes),
         throughput_per_s=step_time.inverse(recipe.batch * devices * passes),
-        utilisation=step_time.inverse(flops / peak).at_most(1.0),
+        utilisation=step_time.inverse(passes * _ideal_s(workload, device)).at_most(1.0),
         traffic_bytes_per_step=Quantity(*[exchange.sent_bytes] * 3),
         total_time_s=total,
         cost_usd=_cost(total, cluster),
-        fits=memory.total_bytes <= device.memory_bytes,
+        fits=memory.total_bytes <= smallest.memory_bytes,
         in_domain=trust.in_domain,
-        notes=(*trust.notes, *exchange.notes, *_memory_notes(memory.total_bytes, device)),
+        notes=(*trust.notes, *exchange.notes, *_memory_notes(memory.total_bytes, smallest)),
         breakdown={
-            "phase": {**phase_s, **exchange.breakdown()},
+            "phase": {**_phase_seconds(workload.step, op_s), **exchange.breakdown()},
             "class": _class_seconds(workload.step, op_s),
             "module": _module_seconds(workload.step, op_s),
             "memory": {**memory.by_holder(), "allocated_peak": memory.allocated_bytes},
@@ -100,6 +99,13 @@ def _model_flops(workload: Workload) -> float:
     """FLOPs of one forward and backward pass, without what is computed twice."""
     step = workload.step
     return float(step.op_flops()[step.op_phase != Phase.RECOMPUTE].sum())
+
+
+def _ideal_s(workload: Workload, device: Device) -> float:
+    """Time of the model's FLOPs with every operator at the peak of its number format."""
+    step = workload.step
+    ideal_s = step.kind_flops / kind_peaks(step, device, workload.recipe.precision)
+    return float(ideal_s[step.op_kind][step.op_phase != Phase.RECOMPUTE].sum())
 
 
 def _phase_seconds(step: Graph, op_s: Floats) -> dict[str, float]:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from foretell.graph.graph import Floats, Graph, itemsize_of
+from foretell.graph.graph import Bools, Floats, Graph, Ints, itemsize_of
 from foretell.graph.ops import OpClass, Phase, Role
 from foretell.graph.optimizer import optimizer
 from foretell.workload import Workload
@@ -77,16 +76,28 @@ class MemoryUse:
         return {name: float(getattr(self, name)) for name in self.__dataclass_fields__}
 
 
-def memory_use(workload: Workload, constants: MemoryConstants = CUDA_MEMORY) -> MemoryUse:
-    """Peak device memory of one training or inference step."""
+def memory_use(
+    workload: Workload, constants: MemoryConstants = CUDA_MEMORY, *, passes: int = 1
+) -> MemoryUse:
+    """Peak device memory of one training or inference step of `passes` forward passes.
+
+    From the second pass on the gradients of the passes before it are there all the time.
+    """
     step = workload.step
     nbytes = _rounded(step.storage_bytes)
-    peak_op, live = _peak(step, nbytes, workload)
-    held = _held_by_role(step, nbytes, live)
+    lifetimes = _lifetimes(step, keep_gradients=passes > 1)
     static = _static_bytes(workload)
+    timeline = _live_bytes(step, nbytes, lifetimes, static)
+    peak_op = int(np.argmax(timeline)) if len(timeline) else 0
+    held = _held_by_role(step, nbytes, (lifetimes[0] <= peak_op) & (lifetimes[1] >= peak_op))
     workspace = constants.workspace_bytes + constants.conv_workspace_share * _largest_conv(step)
     tensors = sum(held.values()) + static["optimizer_state"] + static["master_weights"]
     temporaries = held[Role.TEMPORARY]
+    if passes > 1:
+        # A new gradient is there until it has been added to the old one.
+        newest = float(nbytes[step.storages.role == Role.GRADIENT].max(initial=0.0))
+        temporaries += newest
+        tensors += newest
     if peak_op >= _first(step, Phase.OPTIMIZER):
         temporaries += static["step_arrays"]
         tensors += static["step_arrays"]
@@ -127,28 +138,33 @@ def largest_batch(
 def memory_timeline(workload: Workload) -> Floats:
     """Bytes of tensors alive during each operator of the step."""
     step = workload.step
-    return _live_bytes(step, _rounded(step.storage_bytes), _static_bytes(workload))
+    nbytes = _rounded(step.storage_bytes)
+    lifetimes = _lifetimes(step, keep_gradients=False)
+    return _live_bytes(step, nbytes, lifetimes, _static_bytes(workload))
 
 
-def _peak(step: Graph, nbytes: Floats, workload: Workload) -> tuple[int, Any]:
-    timeline = _live_bytes(step, nbytes, _static_bytes(workload))
-    op = int(np.argmax(timeline)) if len(timeline) else 0
+def _lifetimes(step: Graph, *, keep_gradients: bool) -> tuple[Ints, Ints]:
+    """First and last operator of every storage."""
     s = step.storages
-    return op, (s.alloc_op <= op) & (s.free_op >= op)
+    kept = (s.role == Role.GRADIENT) & keep_gradients
+    return np.where(kept, 0, s.alloc_op), np.where(kept, len(step), s.free_op)
 
 
-def _live_bytes(step: Graph, nbytes: Floats, static: Mapping[str, float]) -> Floats:
+def _live_bytes(
+    step: Graph, nbytes: Floats, lifetimes: tuple[Ints, Ints], static: Mapping[str, float]
+) -> Floats:
     count = len(step)
+    first, last = lifetimes
     change = np.zeros(count + 1)
-    np.add.at(change, np.clip(step.storages.alloc_op, 0, count), nbytes)
-    np.add.at(change, np.clip(step.storages.free_op + 1, 0, count), -nbytes)
+    np.add.at(change, np.clip(first, 0, count), nbytes)
+    np.add.at(change, np.clip(last + 1, 0, count), -nbytes)
     timeline = np.cumsum(change)[:count]
     timeline += static["optimizer_state"] + static["master_weights"]
     timeline[step.op_phase == Phase.OPTIMIZER] += static["step_arrays"]
     return timeline
 
 
-def _held_by_role(step: Graph, nbytes: Floats, live: Any) -> dict[Role, float]:
+def _held_by_role(step: Graph, nbytes: Floats, live: Bools) -> dict[Role, float]:
     return {role: float(nbytes[live & (step.storages.role == role)].sum()) for role in Role}
 
 

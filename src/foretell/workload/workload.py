@@ -22,7 +22,11 @@ class Workload:
     def step(self) -> Graph:
         """The graph at the recipe's batch, followed by the optimizer."""
         graph = self.graph.at(self.recipe.batch)
-        return with_optimizer(graph, self.recipe.optimizer) if self.recipe.training else graph
+        if not self.recipe.training:
+            return graph
+        return with_optimizer(
+            graph, self.recipe.optimizer, master_weights=self.recipe.master_weights
+        )
 
     @property
     def seq(self) -> int | None:

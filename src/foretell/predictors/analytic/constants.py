@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -17,6 +18,7 @@ from foretell.graph.graph import Floats
 from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.assemble import Spread
 
+SCALARS = ("overhead_s", "dispatch_s", "tile_latency_s", "half_waves", "cache_gain")
 _DEFAULT_COMPUTE = 0.60
 _DEFAULT_MEMORY = 0.70
 
@@ -33,19 +35,29 @@ class FamilyConstants:
     """Time of an operator that does nothing, on the device."""
     dispatch_s: float = 6e-6
     """Host time to launch one operator; the step cannot be faster than all of them."""
-    half_k: float = 64.0
-    """Inner dimension at which a matrix product reaches half of its efficiency."""
+    tile_latency_s: float = 5e-7
+    """Time to fill and drain the pipeline of one tile of a matrix product."""
     half_waves: float = 0.3
     """Tiles per multiprocessor at which it does."""
     cache_gain: float = 1.0
     """Extra bandwidth, in units of the memory's, for tensors that fit in the last-level cache."""
 
+    def changed_as(
+        self, before: FamilyConstants, after: FamilyConstants, groups: Sequence[str]
+    ) -> FamilyConstants:
+        """These constants with the efficiencies of some groups changed as between two others."""
+        chosen = np.isin(GROUPS, groups)
+
+        def changed(name: str) -> Floats:
+            ratio = getattr(after, name) / getattr(before, name)
+            own: Floats = getattr(self, name)
+            return np.where(chosen, own * ratio, own)
+
+        return dataclasses.replace(self, compute=changed("compute"), memory=changed("memory"))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        numbers = {
-            name: float(getattr(self, name))
-            for name in ("overhead_s", "dispatch_s", "half_k", "half_waves", "cache_gain")
-        }
+        numbers = {name: float(getattr(self, name)) for name in SCALARS}
         return {
             "compute": _named(self.compute),
             "memory": _named(self.memory),

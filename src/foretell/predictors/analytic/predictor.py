@@ -108,7 +108,7 @@ class AnalyticPredictor:
             return [f"only single operators were measured on {device.family}, no whole steps"]
         wanted = _variants(recipe)[0]
         gaps = []
-        if key != f"{device.family}/{wanted}":
+        if key != f"{device.family}/{wanted}" or evidence.get("derived"):
             gaps.append(f"no {wanted.replace('+', ' ')} steps were measured on {device.family}")
         if recipe.precision not in evidence.get("precisions", (recipe.precision,)):
             gaps.append(f"{recipe.precision} was not measured on {device.family} in this setting")

@@ -16,10 +16,10 @@ import numpy as np
 
 from foretell.cluster import Device
 from foretell.graph.graph import Floats, Graph, Ints
-from foretell.graph.ops import DType, OpClass
 from foretell.predictors.analytic.constants import FamilyConstants
 from foretell.predictors.analytic.fusion import fused_bytes
 from foretell.predictors.analytic.rates import GROUP_INDEX, rate_groups
+from foretell.predictors.peaks import kind_peaks
 
 SHARPNESS = 3.0
 """p of the smooth maximum."""
@@ -44,9 +44,10 @@ class OpColumns:
     flops: Floats
     nbytes: Floats
     peak_flops_per_s: Floats
-    gemm_k: Floats
+    tile_s: Floats
+    """Time of one tile at a multiprocessor's peak; inf for operators without matrix products."""
     waves: Floats
-    """Tiles per multiprocessor; inf for operators that are no matrix product."""
+    """Tiles per multiprocessor; inf for operators without matrix products."""
     tile_fill: Floats
     """Share of the tiles' area that holds results."""
     launches: Floats
@@ -79,7 +80,7 @@ def price_step(step: Graph, device: Device, precision: str, *, compiled: bool) -
         flops=step.kind_flops,
         nbytes=step.kind_bytes_read + step.kind_bytes_written,
         peak_flops_per_s=_peaks(step, device, precision, group),
-        sm_count=device.sm_count,
+        device=device,
     )
     if not compiled:
         return PricedStep(columns, step.op_kind)
@@ -104,29 +105,38 @@ def shape_columns(
     flops: Floats,
     nbytes: Floats,
     peak_flops_per_s: Floats,
-    sm_count: int,
+    device: Device,
 ) -> OpColumns:
     """Columns from sizes alone; `gemm` is [kinds, 4] batch, m, n, k, zero where there is none."""
     batch, m, n, k = gemm.T
     is_gemm = k > 0
-    tiles = batch * np.ceil(m / _TILE) * np.ceil(n / _TILE)
+    sequential = group == GROUP_INDEX["rnn"]  # its products wait for each other
+    tiles = np.where(sequential, 1, batch) * np.ceil(m / _TILE) * np.ceil(n / _TILE)
     width = np.clip(n, 32, _TILE) / _TILE  # kernels with narrower tiles exist
+    waves = tiles * width / device.sm_count * _tile_shrink(peak_flops_per_s, device)
     return OpColumns(
         group=group,
         flops=flops,
         nbytes=nbytes,
         peak_flops_per_s=peak_flops_per_s,
-        gemm_k=np.where(is_gemm, k, np.inf),
-        waves=np.where(is_gemm, tiles * width / sm_count, np.inf),
+        tile_s=np.where(is_gemm, 2 * _TILE**2 * k * device.sm_count / peak_flops_per_s, np.inf),
+        waves=np.where(is_gemm, waves, np.inf),
         tile_fill=np.where(is_gemm, n / np.maximum(np.ceil(n / 32) * 32, 1), 1.0),
-        launches=_launches(group),
+        launches=np.where(sequential, np.maximum(batch, 1), _launches(group)),
     )
+
+
+def _tile_shrink(peak_flops_per_s: Floats, device: Device) -> Floats:
+    """Fast matrix units are fed by larger tiles; slower formats have more and smaller ones."""
+    fastest = device.peak_flops_per_s.get("fp16", 0.0)
+    result: Floats = np.sqrt(np.maximum(1.0, fastest / peak_flops_per_s))
+    return result
 
 
 def op_times(columns: OpColumns, device: Device, constants: FamilyConstants) -> Floats:
     """Seconds per kind on the device."""
     fill = columns.tile_fill / (
-        (1 + constants.half_k / columns.gemm_k) * (1 + constants.half_waves / columns.waves)
+        (1 + constants.tile_latency_s / columns.tile_s) * (1 + constants.half_waves / columns.waves)
     )
     compute = columns.flops / (columns.peak_flops_per_s * constants.compute[columns.group] * fill)
     cached = device.l2_bytes / (device.l2_bytes + columns.nbytes)
@@ -138,23 +148,11 @@ def op_times(columns: OpColumns, device: Device, constants: FamilyConstants) -> 
 
 
 def _peaks(graph: Graph, device: Device, precision: str, group: Ints) -> Floats:
-    """FLOP/s of each kind in the number format it runs in."""
-    by_dtype = np.full(len(DType), device.peak("fp32"))
-    for dtype, name in ((DType.FP16, "fp16"), (DType.BF16, "bf16"), (DType.FP64, "fp64")):
-        if device.supports(name):
-            by_dtype[dtype] = device.peak(name)
-    peaks = by_dtype[graph.kinds.dtype]
-    is_fp32 = graph.kinds.dtype == DType.FP32
-    if device.supports("tf32"):
-        # PyTorch lets convolutions use TF32 unless told otherwise; matrix products ask for it.
-        wide = graph.kinds.op_class == OpClass.CONV
-        if precision == "tf32":
-            wide |= np.isin(graph.kinds.op_class, (OpClass.MATMUL, OpClass.BMM))
-        peaks[is_fp32 & wide] = device.peak("tf32")
-    if precision == "fp8" and device.supports("fp8"):
-        peaks[np.isin(graph.kinds.op_class, (OpClass.MATMUL,))] = device.peak("fp8")
-    peaks[np.isin(group, _VECTOR_GROUPS)] = device.vector_flops_per_s
-    return peaks
+    """FLOP/s of each kind on the units that run it."""
+    on_vector_units = np.isin(group, _VECTOR_GROUPS)
+    return np.where(
+        on_vector_units, device.vector_flops_per_s, kind_peaks(graph, device, precision)
+    )
 
 
 def _launches(group: Ints) -> Floats:
