@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,3 +143,44 @@ def test_compiling_saves_elementwise_traffic_and_never_adds_any() -> None:
     contraction = graph.op_flops() > 0
     assert np.array_equal(compiled[contraction], eager[contraction])
     assert launched[contraction].all()
+
+
+def test_phases_of_accumulated_passes_sum_to_the_step(graph: Graph) -> None:
+    workload = Workload(graph, Recipe(precision="amp-fp16", batch=8, global_batch=32))
+    forecast = predictor().predict(workload, parse_cluster("rtx3090"))
+    for part in ("phase", "class", "module"):
+        assert sum(forecast.breakdown[part].values()) == pytest.approx(forecast.step_time_s.value)
+
+
+def test_master_weights_cost_optimizer_time() -> None:
+    plain, kept = (
+        foretell.predict("timm:vit_tiny_patch16_224", precision="bf16", master_weights=m)
+        for m in (False, True)
+    )
+    optimizer_s = [f.breakdown["phase"]["optimizer"] for f in (plain, kept)]
+    assert 1.5 < optimizer_s[1] / optimizer_s[0] < 3
+
+
+def test_every_device_of_a_mixed_cluster_must_have_room() -> None:
+    both = Cluster(groups=(node_group(device("h100-sxm")), node_group(device("t4"))))
+    alone = Cluster(groups=(node_group(device("h100-sxm")),) * 2)
+    fits = [foretell.predict("timm:resnet50", batch=256, cluster=c).fits for c in (both, alone)]
+    assert fits == [False, True]
+
+
+def test_newer_devices_are_faster_for_recurrent_layers() -> None:
+    lstm = torch.nn.LSTM(256, 256, num_layers=2)
+    seconds = [
+        foretell.predict(
+            lstm, inputs=torch.empty(100, 32, 256), cluster=c, precision="amp-fp16", mode="infer"
+        ).step_time_s.value
+        for c in ("t4", "h100-sxm")
+    ]
+    # 200 dependent products of a few microseconds each
+    assert 2e-4 < seconds[1] < seconds[0] < 2e-2
+
+
+def test_utilisation_counts_the_format_convolutions_run_in() -> None:
+    forecast = foretell.predict("timm:resnet50", batch=128, cluster="a100-80gb")
+    tf32 = foretell.predict("timm:resnet50", batch=128, cluster="a100-80gb", precision="tf32")
+    assert forecast.utilisation.value == pytest.approx(tf32.utilisation.value, rel=0.02)

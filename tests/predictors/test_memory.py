@@ -67,3 +67,13 @@ def test_mixed_precision_saves_activation_memory() -> None:
     mixed = foretell.predict("timm:vit_small_patch16_224", batch=64, precision="amp-bf16")
     saved = [f.breakdown["memory"]["saved_activations"] for f in (full, mixed)]
     assert saved[1] < 0.75 * saved[0]
+
+
+def test_accumulated_gradients_stay_through_the_next_forward_pass() -> None:
+    graph = graph_of("transformer:layers=2,hidden=256,heads=4,seq=64,vocab=1000")
+    job = Workload(graph, Recipe(batch=64, optimizer="sgd"))
+    once, twice = (memory_use(job, passes=p) for p in (1, 2))
+    gradients = 4 * graph.parameters.total
+    extra = twice.allocated_bytes - once.allocated_bytes
+    assert twice.gradients == pytest.approx(gradients, rel=0.01)
+    assert 0.5 * gradients < extra < 1.5 * gradients
