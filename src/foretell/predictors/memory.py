@@ -3,13 +3,13 @@
 Liveness over the graph: every storage is there from the operator that allocates it through the
 last one that needs it, as autograd really held it when the graph was captured. On top come what
 PyTorch and the device keep: optimizer state, kernel workspaces, the context, and the gap between
-what tensors ask for and what the caching allocator reserves.
+what tensors ask for and what the caching allocator reserves; and what parallelism adds or takes
+away on one rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -46,6 +46,26 @@ CPU_MEMORY = MemoryConstants(
 
 
 @dataclass(frozen=True, kw_only=True)
+class Holding:
+    """What one rank of a distributed job keeps, beside the shares already cut into its graph."""
+
+    passes: int = 1
+    """Forward passes per step: from the second on, gradients of those before are there."""
+    in_flight: float = 1.0
+    """Microbatches whose saved activations are held at once."""
+    parameter_share: float = 1.0
+    gradient_share: float = 1.0
+    state_share: float = 1.0
+    gathered_bytes: float = 0.0
+    """Whole parameters and gradients of the units that are gathered at the peak."""
+    buffer_bytes: float = 0.0
+    """Buckets and other buffers of collectives."""
+
+
+ALONE = Holding()
+
+
+@dataclass(frozen=True, kw_only=True)
 class MemoryUse:
     """Bytes at the peak, by holder."""
 
@@ -57,6 +77,8 @@ class MemoryUse:
     master_weights: float
     saved_activations: float
     temporaries: float
+    gathered: float = 0.0
+    collective_buffers: float = 0.0
     workspace: float
     reserve: float
     context: float
@@ -77,41 +99,37 @@ class MemoryUse:
 
 
 def memory_use(
-    workload: Workload, constants: MemoryConstants = CUDA_MEMORY, *, passes: int = 1
+    workload: Workload, constants: MemoryConstants = CUDA_MEMORY, holding: Holding = ALONE
 ) -> MemoryUse:
-    """Peak device memory of one training or inference step of `passes` forward passes.
-
-    From the second pass on the gradients of the passes before it are there all the time.
-    """
-    step = workload.step
-    nbytes = _rounded(step.storage_bytes)
-    lifetimes = _lifetimes(step, keep_gradients=passes > 1)
-    static = _static_bytes(workload)
-    timeline = _live_bytes(step, nbytes, lifetimes, static)
-    peak_op = int(np.argmax(timeline)) if len(timeline) else 0
-    held = _held_by_role(step, nbytes, (lifetimes[0] <= peak_op) & (lifetimes[1] >= peak_op))
-    workspace = constants.workspace_bytes + constants.conv_workspace_share * _largest_conv(step)
-    tensors = sum(held.values()) + static["optimizer_state"] + static["master_weights"]
-    temporaries = held[Role.TEMPORARY]
-    if passes > 1:
-        # A new gradient is there until it has been added to the old one.
-        newest = float(nbytes[step.storages.role == Role.GRADIENT].max(initial=0.0))
-        temporaries += newest
-        tensors += newest
-    if peak_op >= _first(step, Phase.OPTIMIZER):
-        temporaries += static["step_arrays"]
-        tensors += static["step_arrays"]
+    """Peak device memory of one training or inference step."""
+    live = _Liveness(workload, holding)
+    held = live.held_at_peak()
+    static = live.static
+    saved = held[Role.SAVED] + (holding.in_flight - 1) * live.saved_bytes
+    temporaries = held[Role.TEMPORARY] + live.newest_gradient_bytes
+    if live.peak_op >= _first(workload.step, Phase.OPTIMIZER):
+        temporaries += static.step_bytes
+    workspace = constants.workspace_bytes + constants.conv_workspace_share * _largest_conv(
+        workload.step
+    )
+    tensors = (
+        *(held[r] for r in (Role.PARAMETER, Role.BUFFER, Role.INPUT, Role.GRADIENT)),
+        *(static.state_bytes, static.master_bytes, saved, temporaries, workspace),
+        *(holding.gathered_bytes, holding.buffer_bytes),
+    )
     return MemoryUse(
         parameters=held[Role.PARAMETER],
         buffers=held[Role.BUFFER],
         inputs=held[Role.INPUT],
         gradients=held[Role.GRADIENT],
-        optimizer_state=static["optimizer_state"],
-        master_weights=static["master_weights"],
-        saved_activations=held[Role.SAVED],
+        optimizer_state=static.state_bytes,
+        master_weights=static.master_bytes,
+        saved_activations=saved,
         temporaries=temporaries,
+        gathered=holding.gathered_bytes,
+        collective_buffers=holding.buffer_bytes,
         workspace=workspace,
-        reserve=constants.reserve_share * (tensors + workspace),
+        reserve=constants.reserve_share * sum(tensors),
         context=float(constants.context_bytes),
     )
 
@@ -137,57 +155,96 @@ def largest_batch(
 
 def memory_timeline(workload: Workload) -> Floats:
     """Bytes of tensors alive during each operator of the step."""
-    step = workload.step
-    nbytes = _rounded(step.storage_bytes)
-    lifetimes = _lifetimes(step, keep_gradients=False)
-    return _live_bytes(step, nbytes, lifetimes, _static_bytes(workload))
+    return _Liveness(workload, ALONE).timeline
 
 
-def _lifetimes(step: Graph, *, keep_gradients: bool) -> tuple[Ints, Ints]:
-    """First and last operator of every storage."""
-    s = step.storages
-    kept = (s.role == Role.GRADIENT) & keep_gradients
-    return np.where(kept, 0, s.alloc_op), np.where(kept, len(step), s.free_op)
+@dataclass(frozen=True, kw_only=True)
+class _Static:
+    """What is there all the time, and while the optimizer steps."""
+
+    state_bytes: float = 0.0
+    master_bytes: float = 0.0
+    step_bytes: float = 0.0
 
 
-def _live_bytes(
-    step: Graph, nbytes: Floats, lifetimes: tuple[Ints, Ints], static: Mapping[str, float]
-) -> Floats:
-    count = len(step)
-    first, last = lifetimes
-    change = np.zeros(count + 1)
-    np.add.at(change, np.clip(first, 0, count), nbytes)
-    np.add.at(change, np.clip(last + 1, 0, count), -nbytes)
-    timeline = np.cumsum(change)[:count]
-    timeline += static["optimizer_state"] + static["master_weights"]
-    timeline[step.op_phase == Phase.OPTIMIZER] += static["step_arrays"]
-    return timeline
+@dataclass
+class _Liveness:
+    """Who is alive when, on one rank."""
+
+    workload: Workload
+    holding: Holding
+    nbytes: Floats = field(init=False)
+    first: Ints = field(init=False)
+    last: Ints = field(init=False)
+    timeline: Floats = field(init=False)
+    static: _Static = field(init=False)
+
+    def __post_init__(self) -> None:
+        step, s = self.workload.step, self.workload.step.storages
+        self.static = _static(self.workload, self.holding)
+        share = np.ones(len(s))
+        share[s.role == Role.PARAMETER] = self.holding.parameter_share
+        share[s.role == Role.GRADIENT] = self.holding.gradient_share
+        self.nbytes = _rounded(step.storage_bytes * share)
+        kept = (s.role == Role.GRADIENT) & (self.holding.passes > 1)
+        self.first = np.where(kept, 0, s.alloc_op)
+        self.last = np.where(kept, len(step), s.free_op)
+        self.timeline = self._timeline(step)
+
+    def _timeline(self, step: Graph) -> Floats:
+        count = len(step)
+        change = np.zeros(count + 1)
+        np.add.at(change, np.clip(self.first, 0, count), self.nbytes)
+        np.add.at(change, np.clip(self.last + 1, 0, count), -self.nbytes)
+        timeline = np.cumsum(change)[:count]
+        timeline += self.static.state_bytes + self.static.master_bytes
+        optimizing = step.op_phase == Phase.OPTIMIZER
+        timeline[optimizing] += self.static.step_bytes
+        timeline[~optimizing] += (self.holding.in_flight - 1) * self.saved_bytes
+        timeline[~optimizing] += self.holding.gathered_bytes
+        return timeline
+
+    @property
+    def peak_op(self) -> int:
+        return int(np.argmax(self.timeline)) if len(self.timeline) else 0
+
+    def held_at_peak(self) -> dict[Role, float]:
+        alive: Bools = (self.first <= self.peak_op) & (self.last >= self.peak_op)
+        role = self.workload.step.storages.role
+        return {r: float(self.nbytes[alive & (role == r)].sum()) for r in Role}
+
+    @property
+    def saved_bytes(self) -> float:
+        """Saved activations of one microbatch when its forward pass is done."""
+        return float(self.nbytes[self.workload.step.storages.role == Role.SAVED].sum())
+
+    @property
+    def newest_gradient_bytes(self) -> float:
+        """A new gradient is there until it has been added to the old one."""
+        if self.holding.passes == 1:
+            return 0.0
+        gradients = self.workload.step.storages.role == Role.GRADIENT
+        return float(self.workload.step.storage_bytes[gradients].max(initial=0.0))
 
 
-def _held_by_role(step: Graph, nbytes: Floats, live: Bools) -> dict[Role, float]:
-    return {role: float(nbytes[live & (step.storages.role == role)].sum()) for role in Role}
-
-
-def _static_bytes(workload: Workload) -> dict[str, float]:
-    """Optimizer state and master weights, and what the optimizer allocates while stepping."""
-    parameters = workload.graph.parameters
-    recipe = workload.recipe
+def _static(workload: Workload, holding: Holding) -> _Static:
+    parameters, recipe = workload.graph.parameters, workload.recipe
     if not recipe.training:
-        return {"optimizer_state": 0.0, "master_weights": 0.0, "step_arrays": 0.0}
+        return _Static()
     rule = optimizer(recipe.optimizer)
     trainable = parameters.trainable
-    state_itemsize = (
-        np.full(len(parameters), 4) if recipe.master_weights else itemsize_of(parameters.dtype)
-    )
-    sizes = parameters.numel * itemsize_of(parameters.dtype)
-    low = trainable & (itemsize_of(parameters.dtype) < 4)
-    state = rule.state_elements(parameters) * state_itemsize
+    itemsize = itemsize_of(parameters.dtype)
+    state_itemsize = np.full(len(parameters), 4) if recipe.master_weights else itemsize
+    state = float((rule.state_elements(parameters) * state_itemsize)[trainable].sum())
+    low = trainable & (itemsize < 4)
+    master = float(parameters.numel[low].sum() * 4) if recipe.master_weights else 0.0
+    stepped = float((parameters.numel * itemsize)[trainable].sum())
     arrays = _STEP_ARRAYS.get(recipe.optimizer, 0)
-    return {
-        "optimizer_state": float(state[trainable].sum()),
-        "master_weights": float(parameters.numel[low].sum() * 4) if recipe.master_weights else 0.0,
-        "step_arrays": float(sizes[trainable].sum() * arrays),
-    }
+    return _Static(
+        state_bytes=state * holding.state_share,
+        master_bytes=master * holding.state_share,
+        step_bytes=stepped * arrays * holding.state_share,
+    )
 
 
 def _largest_conv(step: Graph) -> float:

@@ -1,0 +1,180 @@
+"""Pipeline schedules: in which order each rank runs microbatches, and how long the whole takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from foretell.errors import InputError
+
+FORWARD, BACKWARD, WEIGHTS = "F", "B", "W"
+_NEVER = float("inf")
+Task = tuple[str, int, int]
+"""(what, chunk of this rank, microbatch)"""
+
+# From the second round of microbatches on, a step repeats itself: the rest is extrapolated.
+_ROUNDS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageTimes:
+    """Seconds of one model chunk (a stage, or one of several on a rank) per microbatch."""
+
+    forward_s: float
+    backward_s: float
+    """Gradients of activations and weights together."""
+    weights_s: float
+    """The part of it that makes weight gradients, which may wait."""
+    send_s: float
+    """Activations to the next chunk (gradients come back the same way)."""
+
+
+class TaskSpan(NamedTuple):
+    """One task on one rank."""
+
+    rank: int
+    task: Task
+    start_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipelined:
+    """How a schedule went."""
+
+    end_s: tuple[float, ...]
+    """When each rank is done."""
+    busy_s: tuple[float, ...]
+    in_flight: tuple[int, ...]
+    """Most microbatches (of one chunk's activations) a rank holds at once."""
+    spans: tuple[TaskSpan, ...]
+
+    @property
+    def length_s(self) -> float:
+        """When the last rank is done."""
+        return max(self.end_s)
+
+
+def run_schedule(schedule: str, stages: Sequence[StageTimes], pp: int, micro: int) -> Pipelined:
+    """Simulate `micro` microbatches through len(stages) chunks on `pp` ranks."""
+    virtual = len(stages) // pp
+    if virtual > 1 and micro % pp:
+        raise InputError(
+            f"schedule=interleaved deals microbatches out in rounds of pp={pp}, and "
+            f"{micro} do not divide: change global_batch or batch"
+        )
+    few = _ROUNDS * pp
+    if few < micro:
+        fewer = few - (pp if virtual > 1 else 1)
+        longer, shorter = (_simulate(schedule, stages, pp, n) for n in (few, fewer))
+        period = (longer.length_s - shorter.length_s) / (few - fewer)
+        rest = micro - few
+        work = [
+            sum(stages[c].forward_s + stages[c].backward_s for c in range(rank, len(stages), pp))
+            for rank in range(pp)
+        ]
+        return Pipelined(
+            end_s=tuple(e + rest * period for e in longer.end_s),
+            busy_s=tuple(b + rest * w for b, w in zip(longer.busy_s, work, strict=True)),
+            in_flight=longer.in_flight if schedule != "gpipe" else (micro * virtual,) * pp,
+            spans=longer.spans,
+        )
+    return _simulate(schedule, stages, pp, micro)
+
+
+def task_order(schedule: str, rank: int, pp: int, virtual: int, micro: int) -> list[Task]:
+    """What a rank does, in order."""
+    if schedule == "gpipe":
+        return [(FORWARD, 0, k) for k in range(micro)] + [(BACKWARD, 0, k) for k in range(micro)]
+    if schedule == "interleaved":
+        return _interleaved(rank, pp, virtual, micro)
+    warm = min(pp - rank - 1, micro)
+    order: list[Task] = [(FORWARD, 0, k) for k in range(warm)]
+    for k in range(micro - warm):
+        order += [(FORWARD, 0, warm + k), (BACKWARD, 0, k)]
+    order += [(BACKWARD, 0, k) for k in range(micro - warm, micro)]
+    return order if schedule == "1f1b" else _with_weights(order, rank, micro)
+
+
+def _interleaved(rank: int, pp: int, virtual: int, micro: int) -> list[Task]:
+    total = micro * virtual
+    warm = min((pp - rank - 1) * 2 + (virtual - 1) * pp, total)
+
+    def chunk_and_micro(step: int, forward: bool) -> tuple[int, int]:
+        group, within = divmod(step, pp * virtual)
+        chunk = within // pp
+        return (chunk if forward else virtual - 1 - chunk), group * pp + within % pp
+
+    order: list[Task] = [(FORWARD, *chunk_and_micro(k, True)) for k in range(warm)]
+    for k in range(total - warm):
+        order.append((FORWARD, *chunk_and_micro(warm + k, True)))
+        order.append((BACKWARD, *chunk_and_micro(k, False)))
+    order += [(BACKWARD, *chunk_and_micro(k, False)) for k in range(total - warm, total)]
+    return order
+
+
+def _with_weights(order: list[Task], rank: int, micro: int) -> list[Task]:
+    """Zero bubble (H1): weight gradients wait `rank` microbatches and fill the cool-down."""
+    result: list[Task] = []
+    done = 0
+    for task in order:
+        result.append(task)
+        if task[0] == BACKWARD and task[2] >= rank:
+            result.append((WEIGHTS, 0, done))
+            done += 1
+    result += [(WEIGHTS, 0, k) for k in range(done, micro)]
+    return result
+
+
+def _simulate(schedule: str, stages: Sequence[StageTimes], pp: int, micro: int) -> Pipelined:
+    virtual = len(stages) // pp
+    orders = [task_order(schedule, rank, pp, virtual, micro) for rank in range(pp)]
+    forward_done: list[list[float]] = [[_NEVER] * micro for _ in stages]
+    backward_done: list[list[float]] = [[_NEVER] * micro for _ in stages]
+    split = schedule == "zero-bubble"
+    clock, busy, position = [0.0] * pp, [0.0] * pp, [0] * pp
+    held, most = [0] * pp, [0] * pp
+    spans: list[TaskSpan] = []
+    waiting = list(range(pp))
+    last = len(stages) - 1
+    while waiting:
+        before = len(spans)
+        for rank in waiting:
+            order, at = orders[rank], position[rank]
+            while at < len(order):
+                what, chunk, k = order[at]
+                stage = chunk * pp + rank
+                times = stages[stage]
+                if what == FORWARD:
+                    length = times.forward_s
+                    ready = forward_done[stage - 1][k] + stages[stage - 1].send_s if stage else 0.0
+                elif what == BACKWARD:
+                    length = times.backward_s - (times.weights_s if split else 0.0)
+                    if stage == last:
+                        ready = forward_done[stage][k]
+                    else:
+                        ready = backward_done[stage + 1][k] + times.send_s
+                else:
+                    length, ready = times.weights_s, 0.0
+                if ready == _NEVER:
+                    break
+                start = max(clock[rank], ready)
+                end = clock[rank] = start + length
+                busy[rank] += length
+                if what == FORWARD:
+                    forward_done[stage][k] = end
+                    held[rank] += 1
+                    most[rank] = max(most[rank], held[rank])
+                elif what == BACKWARD:
+                    backward_done[stage][k] = end
+                    held[rank] -= 1
+                spans.append(TaskSpan(rank, (what, chunk, k), start, end))
+                at += 1
+            position[rank] = at
+        waiting = [r for r in waiting if position[r] < len(orders[r])]
+        if waiting and len(spans) == before:
+            raise AssertionError(f"schedule {schedule} waits for itself")
+    return Pipelined(
+        end_s=tuple(clock), busy_s=tuple(busy), in_flight=tuple(most), spans=tuple(spans)
+    )

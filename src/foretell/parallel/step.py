@@ -1,0 +1,380 @@
+"""The distributed step: from operator times to when each rank is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from foretell.comm import Collective, bus_bytes, collective_s
+from foretell.graph.graph import Bools, Floats, Ints, itemsize_of
+from foretell.graph.ops import Phase, Role
+from foretell.parallel.place import Placed
+from foretell.parallel.schedule import Pipelined, StageTimes, run_schedule
+from foretell.parallel.shard import expert_parameters
+from foretell.parallel.streams import Overlap, bucketed_backward, gathered_pass
+from foretell.parallel.units import split_stages
+
+_FIRST_BUCKET_BYTES = 1024**2
+_MIB = 1024**2
+_HOST_BYTES_PER_S = 25e9
+"""What one device moves to and from the host's memory."""
+_HOST_STEP_BYTES_PER_S = 120e9
+"""Memory bandwidth of a host whose processors run the optimizer, shared by its devices."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRun:
+    """One step of a job."""
+
+    step_s: float
+    phase_s: dict[str, float]
+    """Seconds of the slowest rank by phase; they sum to step_s."""
+    sent_bytes: dict[str, float]
+    """Bytes a device sends per step, by axis."""
+    network_bytes: float
+    """The part of it that leaves the node, per device."""
+    compute_busy_s: float
+    communication_busy_s: float
+    stage_of_unit: Ints
+    pipeline: Pipelined
+    tails: tuple[Overlap, ...] = ()
+    """Gradient exchange beside the last backward pass of each rank."""
+    notes: tuple[str, ...] = field(default=())
+
+
+def run_step(placed: Placed, op_s: Floats) -> StepRun:
+    """Play the step of every distinct rank."""
+    return _Step(placed, op_s).run()
+
+
+class _Step:
+    def __init__(self, placed: Placed, op_s: Floats) -> None:
+        self.placed = placed
+        self.recipe = placed.whole.recipe
+        self.layout = placed.layout
+        self.graph = placed.local.graph.at(self.recipe.batch)
+        self.count = len(self.graph)
+        self.op_s = op_s[: self.count]
+        self.optimizer_op_s = op_s[self.count :]
+        self.units = placed.units
+        self.groups = placed.groups
+        self.micro = placed.microbatches
+        self.phase = self.graph.op_phase
+        self.message_s, self.exposed_message_s = self._message_times()
+
+    # --- what each operator waits for
+
+    def _message_times(self) -> tuple[Floats, Floats]:
+        """Seconds of each message, and seconds added after each operator."""
+        messages = self.placed.messages
+        seconds = np.zeros(len(messages))
+        axis = np.array(messages.axis)
+        kinds = np.array([c.value for c in messages.collective])
+        for a in set(messages.axis):
+            for kind in set(messages.collective):
+                chosen = (axis == a) & (kinds == kind.value)
+                if chosen.any():
+                    seconds[chosen] = collective_s(kind, messages.nbytes[chosen], self.groups[a])
+        added = np.zeros(self.count)
+        blocking = messages.hidden_behind < 0
+        np.add.at(added, messages.op[blocking], seconds[blocking])
+        beside = np.zeros(self.count)
+        np.add.at(beside, messages.hidden_behind[~blocking], seconds[~blocking])
+        added += np.maximum(0.0, beside - self.op_s * (beside > 0))
+        return seconds, added
+
+    # --- the step
+
+    def run(self) -> StepRun:
+        recipe, layout = self.recipe, self.layout
+        total_s = self.op_s + self.exposed_message_s
+        forward = self.units.sums(total_s, self.phase == Phase.FORWARD)
+        behind = (self.phase == Phase.BACKWARD) | (self.phase == Phase.RECOMPUTE)
+        backward = self.units.sums(total_s, behind)
+        weights = self.units.sums(total_s, self._weight_gradients())
+        chunks = layout.pp * recipe.virtual_stages
+        what = f"pp={layout.pp}" + (f" x virtual_stages={recipe.virtual_stages}" if chunks > layout.pp else "")
+        stage_of_unit = split_stages(self.units, forward + backward, chunks, what=what)
+        forward, backward, gathers = self._with_gathers(forward, backward)
+        stages = self._stage_times(stage_of_unit, forward, backward, weights)
+        pipeline = run_schedule(recipe.schedule, stages, layout.pp, self.micro)
+        tails = [
+            self._gradient_exchange(stage_of_unit % layout.pp == rank, total_s)
+            for rank in range(layout.pp)
+        ]
+        after = [self._optimizer_s(stage_of_unit % layout.pp == rank) for rank in range(layout.pp)]
+        ends = [
+            pipeline.end_s[r] + tails[r].exposed_s + after[r][0] + after[r][1]
+            for r in range(layout.pp)
+        ]
+        slowest = int(np.argmax(ends))
+        step_s = float(ends[slowest])
+        mine = stage_of_unit[self.units.op] % layout.pp == slowest
+        phase_s = self._phases(mine, stages, slowest, pipeline, tails[slowest], after[slowest])
+        sent, network = self._traffic(stage_of_unit)
+        return StepRun(
+            step_s=step_s,
+            phase_s=phase_s,
+            sent_bytes=sent,
+            network_bytes=network,
+            compute_busy_s=float(self.micro * self.op_s[mine].sum() + after[slowest][0]),
+            communication_busy_s=float(
+                self.micro * (self._message_sum(mine) + gathers) + tails[slowest].communication_s
+            ),
+            stage_of_unit=stage_of_unit,
+            pipeline=pipeline,
+            tails=tuple(tails),
+        )
+
+    def _weight_gradients(self) -> Bools:
+        kinds = self.graph.kinds
+        makes = (kinds.gemm[:, 3] > 0) & (kinds.gemm_power[:, 3] > 0)
+        result: Bools = (self.phase == Phase.BACKWARD) & makes[self.graph.op_kind]
+        return result
+
+    def _with_gathers(self, forward: Floats, backward: Floats) -> tuple[Floats, Floats, float]:
+        """Unit times with parameter gathers and gradient scatters of zero=3 where they show."""
+        if self.recipe.zero < 3 or self.layout.shard == 1:
+            return forward, backward, 0.0
+        nbytes = self._unit_parameter_bytes()
+        group = self.groups["shard"]
+        gather = collective_s(Collective.ALL_GATHER, nbytes, group)
+        scatter = collective_s(Collective.REDUCE_SCATTER, nbytes, group)
+        scatter = scatter + collective_s(
+            Collective.ALL_REDUCE, nbytes / self.layout.shard, self.groups["copies"]
+        )
+        settings = {"prefetch": self.recipe.prefetch, "overlap": self.recipe.overlap}
+        nothing = np.zeros(len(nbytes))
+        there = gathered_pass(forward.tolist(), gather.tolist(), nothing.tolist(), **settings)  # type: ignore[arg-type]
+        again = gather[::-1] if self.recipe.reshard else nothing
+        if not self.recipe.training:
+            return forward * (there.end_s / max(forward.sum(), 1e-12)), backward, float(gather.sum())
+        back = gathered_pass(
+            backward[::-1].tolist(), again.tolist(), scatter[::-1].tolist(), **settings  # type: ignore[arg-type]
+        )
+        busy = float(gather.sum() + again.sum() + scatter.sum())
+        return (
+            forward * (there.end_s / max(forward.sum(), 1e-12)),
+            backward * (back.end_s / max(backward.sum(), 1e-12)),
+            busy,
+        )
+
+    def _stage_times(
+        self, stage_of_unit: Ints, forward: Floats, backward: Floats, weights: Floats
+    ) -> list[StageTimes]:
+        chunks = int(stage_of_unit.max()) + 1
+        sends = self._send_times(stage_of_unit, chunks)
+
+        def total(values: Floats, chunk: int) -> float:
+            return float(values[stage_of_unit == chunk].sum())
+
+        return [
+            StageTimes(
+                forward_s=total(forward, c),
+                backward_s=total(backward, c),
+                weights_s=total(weights, c),
+                send_s=sends[c],
+            )
+            for c in range(chunks)
+        ]
+
+    def _send_times(self, stage_of_unit: Ints, chunks: int) -> list[float]:
+        if self.layout.pp == 1:
+            return [0.0] * chunks
+        crossing = self._crossing_bytes(stage_of_unit, chunks)
+        return [
+            float(collective_s(Collective.SEND_RECV, b, self.groups["pp"])) if b else 0.0
+            for b in crossing
+        ]
+
+    def _crossing_bytes(self, stage_of_unit: Ints, chunks: int) -> list[float]:
+        """Activations that leave each chunk for the ones after it."""
+        graph = self.graph
+        forward = self.phase == Phase.FORWARD
+        op_stage = stage_of_unit[self.units.op]
+        edges = forward[graph.edge_src] & forward[graph.edge_dst]
+        last = op_stage.copy()
+        np.maximum.at(last, graph.edge_src[edges], op_stage[graph.edge_dst[edges]])
+        varies = graph.kinds.bytes_written[:, 1:].any(1)[graph.op_kind]
+        written = graph.kind_bytes_written[graph.op_kind]
+        result = np.zeros(chunks)
+        for op in np.flatnonzero(forward & varies & (last > op_stage)).tolist():
+            result[op_stage[op] : last[op]] += written[op]
+        return [float(v) for v in result]
+
+    # --- gradients and optimizer
+
+    def _unit_parameter_bytes(self) -> Floats:
+        """Bytes of each unit's parameters as they are gathered: in the compute format."""
+        parameters = self.graph.parameters
+        itemsize = np.minimum(itemsize_of(parameters.dtype), self.recipe.compute_dtype.itemsize)
+        itemsize = np.maximum(itemsize, 2) if self.recipe.precision == "fp8" else itemsize
+        result: Floats = np.bincount(
+            self.units.parameter,
+            weights=(parameters.numel * itemsize).astype(np.float64),
+            minlength=self.units.count,
+        )
+        return result
+
+    def _gradient_exchange(self, on_rank: Bools, total_s: Floats) -> Overlap:
+        """Averaging gradients beside the last backward pass of one rank."""
+        recipe = self.recipe
+        nothing = Overlap(end_s=0.0, compute_s=0.0, communication_s=0.0)
+        if not recipe.training or self.layout.replicas == 1 or recipe.zero == 3:
+            return nothing
+        ops = on_rank[self.units.op] & (
+            (self.phase == Phase.BACKWARD) | (self.phase == Phase.RECOMPUTE)
+        )
+        backward_s = float(total_s[ops].sum())
+        clock = np.cumsum(np.where(ops, total_s, 0.0))
+        clock = clock - (clock[np.argmax(ops)] - total_s[np.argmax(ops)] if ops.any() else 0.0)
+        storages = self.graph.storages
+        made = (storages.role == Role.GRADIENT) & (storages.alloc_op >= 0)
+        made &= ops[np.maximum(storages.alloc_op, 0)]
+        order = np.argsort(storages.alloc_op[made], kind="stable")
+        at = storages.alloc_op[made][order]
+        nbytes = self.graph.storage_bytes[made][order]
+        if not len(at):
+            return nothing
+        if recipe.fp32_gradients:
+            itemsize = recipe.parameter_itemsize
+            nbytes = nbytes * 4 / itemsize
+        experts = self._expert_share(nbytes.sum())
+        filled = np.cumsum(nbytes) - nbytes
+        bucket = np.where(
+            filled < _FIRST_BUCKET_BYTES, 0, 1 + (filled // (recipe.bucket_mb * _MIB)).astype(int)
+        )
+        _, number = np.unique(bucket, return_inverse=True)
+        sizes = np.bincount(number, weights=nbytes)
+        ready = np.zeros(len(sizes))
+        np.maximum.at(ready, number, clock[at])
+        seconds = self._exchange_s(sizes * (1 - experts), "dp")
+        if experts and self.layout.replicas > self.layout.ep:
+            seconds = seconds + self._exchange_s(sizes * experts, "experts")
+        return bucketed_backward(backward_s, ready, seconds, overlap=recipe.overlap)
+
+    def _exchange_s(self, nbytes: Floats, axis: str) -> Floats:
+        if self.recipe.zero:
+            group = self.groups["shard"] if axis == "dp" else self.groups[axis]
+            seconds = collective_s(Collective.REDUCE_SCATTER, nbytes, group)
+            if axis == "dp":
+                seconds = seconds + collective_s(
+                    Collective.ALL_REDUCE, nbytes / self.layout.shard, self.groups["copies"]
+                )
+            return np.asarray(seconds)
+        return np.asarray(collective_s(Collective.ALL_REDUCE, nbytes, self.groups[axis]))
+
+    def _expert_share(self, total: float) -> float:
+        """Share of gradient bytes that belong to experts, which fewer ranks hold in common."""
+        if self.layout.ep == 1 or not total:
+            return 0.0
+        numel = self.graph.parameters.numel
+        return float(numel[expert_parameters(self.placed.whole.graph)].sum() / numel.sum())
+
+    def _optimizer_s(self, on_rank: Bools) -> tuple[float, float]:
+        """(compute, communication) after the last gradient is there."""
+        recipe = self.recipe
+        if not recipe.training or not len(self.optimizer_op_s):
+            return 0.0, 0.0
+        trainable = np.flatnonzero(self.graph.parameters.trainable)
+        mine = on_rank[self.units.parameter[trainable]]
+        share = 1 / self.layout.shard if recipe.zero else 1.0
+        compute = float(self.optimizer_op_s[mine].sum()) * share
+        numel = self.graph.parameters.numel[trainable][mine]
+        itemsize = itemsize_of(self.graph.parameters.dtype[trainable][mine])
+        nbytes = float((numel * itemsize).sum())
+        if recipe.offload_optimizer:
+            devices = self.placed.cluster.groups[0].gpus_per_node
+            moved = 2 * nbytes * share / _HOST_BYTES_PER_S
+            stepped = float(numel.sum()) * share * 28 / (_HOST_STEP_BYTES_PER_S / devices)
+            compute = moved + stepped
+        gather = 0.0
+        if recipe.zero in (1, 2):
+            gather = float(collective_s(Collective.ALL_GATHER, nbytes, self.groups["shard"]))
+        return compute, gather
+
+    # --- what is reported
+
+    def _message_sum(self, on_rank: Bools) -> float:
+        return float(self.message_s[on_rank[self.placed.messages.op]].sum())
+
+    def _phases(
+        self,
+        mine: Bools,
+        stages: list[StageTimes],
+        rank: int,
+        pipeline: Pipelined,
+        tail: Overlap,
+        after: tuple[float, float],
+    ) -> dict[str, float]:
+        """Seconds of the slowest rank by phase."""
+        found: dict[str, float] = {}
+        compute = 0.0
+        for phase in (Phase.FORWARD, Phase.RECOMPUTE, Phase.BACKWARD):
+            seconds = self.micro * float(self.op_s[mine & (self.phase == phase)].sum())
+            compute += seconds
+            if seconds:
+                found[phase.label] = seconds
+        if after[0]:
+            found[Phase.OPTIMIZER.label] = after[0]
+        work = pipeline.busy_s[rank]
+        exposed = work - compute + tail.exposed_s + after[1]
+        if self.layout.world > 1:
+            found["exposed_communication"] = max(0.0, exposed)
+        if self.layout.pp > 1:
+            found["bubble"] = pipeline.end_s[rank] - work
+        return found
+
+    def _traffic(self, stage_of_unit: Ints) -> tuple[dict[str, float], float]:
+        """Bytes a device sends per step by axis, averaged over the stages; and off the node."""
+        layout, recipe = self.layout, self.recipe
+        messages = self.placed.messages
+        sent: dict[str, float] = {}
+        network = 0.0
+
+        def add(axis: str, group_name: str, nbytes: float) -> None:
+            nonlocal network
+            if nbytes:
+                sent[axis] = sent.get(axis, 0.0) + nbytes
+                group = self.groups[group_name]
+                network += nbytes / group.per_node if group.nodes > 1 else 0.0
+
+        for axis, collective, nbytes in zip(
+            messages.axis, messages.collective, messages.nbytes, strict=True
+        ):
+            size = {"tp": layout.tp, "cp": layout.cp, "ep": layout.ep}[axis]
+            add(axis, axis, self.micro * bus_bytes(collective, nbytes, size) / layout.pp)
+        if recipe.training and layout.replicas > 1:
+            self._add_gradient_traffic(add)
+        if layout.pp > 1:
+            chunks = layout.pp * recipe.virtual_stages
+            crossing = sum(self._crossing_bytes(stage_of_unit, chunks)[:-1])
+            both = 2 if recipe.training else 1
+            add("pp", "pp", both * self.micro * crossing / layout.pp)
+        return sent, network
+
+    def _add_gradient_traffic(self, add: object) -> None:
+        layout, recipe = self.layout, self.recipe
+        assert callable(add)
+        parameters = self.graph.parameters
+        trainable = parameters.trainable
+        itemsize = itemsize_of(parameters.dtype)
+        gradient = float((parameters.numel * itemsize)[trainable].sum()) / layout.pp
+        if recipe.fp32_gradients:
+            gradient *= 4 / recipe.parameter_itemsize
+        if recipe.zero == 3:
+            whole = float(self._unit_parameter_bytes().sum()) / layout.pp
+            gathers = 2 if recipe.reshard else 1
+            ring = bus_bytes(Collective.ALL_GATHER, whole, layout.shard)
+            add("dp", "shard", self.micro * (gathers + 1) * ring)
+            copies = layout.replicas // layout.shard
+            add("dp", "copies", self.micro * bus_bytes(Collective.ALL_REDUCE, whole / layout.shard, copies))
+        elif recipe.zero:
+            add("dp", "shard", bus_bytes(Collective.REDUCE_SCATTER, gradient, layout.shard))
+            whole = float((parameters.numel * itemsize).sum()) / layout.pp
+            add("dp", "shard", bus_bytes(Collective.ALL_GATHER, whole, layout.shard))
+            copies = layout.replicas // layout.shard
+            add("dp", "copies", bus_bytes(Collective.ALL_REDUCE, gradient / layout.shard, copies))
+        else:
+            add("dp", "dp", bus_bytes(Collective.ALL_REDUCE, gradient, layout.replicas))
