@@ -127,16 +127,19 @@ def workload_of(case: Case) -> tuple[Workload, Cluster]:
     """The workload and cluster a case speaks of."""
     where = cluster_of(case.cluster)
     recipe = case.recipe(where.total_devices)
-    graph = _graph(
-        case.model,
-        image_size=case.image_size,
-        seq=case.seq,
-        mode=recipe.mode,
-        precision=recipe.precision,
-        channels_last=recipe.channels_last,
-        fused_attention=recipe.fused_attention,
-        recompute=recipe.recompute,
-    )
+    try:
+        graph = _graph(
+            case.model,
+            image_size=case.image_size,
+            seq=case.seq,
+            mode=recipe.mode,
+            precision=recipe.precision,
+            channels_last=recipe.channels_last,
+            fused_attention=recipe.fused_attention,
+            recompute=recipe.recompute,
+        )
+    except OSError as error:
+        raise InputError(f"model {case.model!r} cannot be read: {error.strerror}") from error
     return Workload(graph, recipe), where
 
 
