@@ -55,6 +55,16 @@ class MissingExtraError(CannotError):
         super().__init__(f"{what} needs the '{extra}' extra: pip install 'foretell[{extra}]'")
 
 
+def described(value: object) -> str:
+    """A value of the wrong type, as a message names it."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = getattr(value, "__name__", "")
+    return f"the function {name}" if callable(value) and name else f"a {type(value).__name__}"
+
+
 def one_line(error: object) -> str:
     """What an error says, without line breaks and the middle of endless names."""
     text = " ".join(str(error).split())

@@ -24,7 +24,7 @@ from foretell.cluster.cluster import Cluster, NodeGroup, node_group
 from foretell.cluster.device import Device
 from foretell.cluster.file import read_cluster_file
 from foretell.cluster.link import Link
-from foretell.errors import InputError
+from foretell.errors import InputError, described
 
 _EXAMPLES = "write for example a100-80gb, 8xa100-80gb or 2x8xh100-sxm:ib-ndr"
 # More in one node is nearly always a forgotten number of nodes, and would promise far too much.
@@ -33,6 +33,8 @@ _MOST_GPUS_PER_NODE = 16
 
 def parse_cluster(text: str) -> Cluster:
     """The cluster a text or a .toml file describes."""
+    if not isinstance(text, str):
+        raise InputError(f"cluster is {described(text)}: {_EXAMPLES}")
     text = text.strip()
     if text.lower().endswith(".toml"):
         return read_cluster_file(text)
