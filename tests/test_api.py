@@ -153,6 +153,17 @@ def test_a_changed_model_file_is_captured_again(tmp_path: Path) -> None:
         assert workload_of(case)[0].graph.parameters.total == width
 
 
+def test_a_changed_configuration_in_a_folder_is_captured_again(tmp_path: Path) -> None:
+    sizes = {"model_type": "gpt2", "n_embd": 8, "n_head": 1, "n_positions": 16, "vocab_size": 9}
+    found = set()
+    for layers in (1, 2):
+        config = {**sizes, "n_layer": layers, "architectures": ["GPT2LMHeadModel"]}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        workload, _ = workload_of(foretell.Case(model=f"hf:{tmp_path}"))
+        found.add(workload.graph.parameters.total)
+    assert len(found) == 2
+
+
 def test_a_cluster_object_with_devices_of_its_own_goes_with_a_reference(tmp_path: Path) -> None:
     path = tmp_path / "lab.toml"
     path.write_text('[[nodes]]\ndevice = "mine"\n[devices.mine]\nlike = "t4"\ngpus_per_node = 1\n')

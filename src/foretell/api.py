@@ -142,7 +142,7 @@ def workload_of(case: Case, cluster: Cluster | None = None) -> tuple[Workload, C
     try:
         graph = _graph(
             case.model,
-            _content(*case.model.split(":")),
+            _content(_model_file(case.model)),
             image_size=case.image_size,
             seq=case.seq,
             mode=recipe.mode,
@@ -185,13 +185,20 @@ def _graph(reference: str, content: bytes | None, **options: Any) -> Graph:
     return graph_of(reference, **options)
 
 
-def _content(*names: str) -> bytes | None:
-    """What the first file among the names holds now; None when there is none."""
-    for name in names:
-        if name.endswith((".toml", ".py", ".json")):
-            with contextlib.suppress(OSError, ValueError):
-                return Path(name).read_bytes()
+def _content(name: str) -> bytes | None:
+    """What a file holds now; None when the name is not that of a file."""
+    if name.endswith((".toml", ".py", ".json")):
+        with contextlib.suppress(OSError, ValueError):
+            return Path(name).read_bytes()
     return None
+
+
+def _model_file(reference: str) -> str:
+    """The file a reference would be about, if it is about one."""
+    scheme, _, name = reference.partition(":")
+    if scheme == "hf":
+        return name if name.endswith(".json") else f"{name}/config.json"
+    return reference.rpartition(":")[0]
 
 
 def _prepare(
