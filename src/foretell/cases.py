@@ -31,11 +31,11 @@ def run_cases(
     lines = _numbered_lines(text)
     if not lines:
         raise InputError(f"case file {str(cases)!r} is empty: write one JSON object per line")
-    part = out.with_name(out.name + ".part")
-    stamp = out.with_name(out.name + ".part.hash")
     digest = hashlib.sha256(f"{__version__}\n{text}".encode()).hexdigest()
     try:
         _check_target(cases, out)
+        part = out.with_name(out.name + ".part")
+        stamp = out.with_name(out.name + ".part.hash")
         with _locked(part, out) as stream:
             kept = _resume(stream, stamp, digest)
             failed = sum(_is_error(line) for line in kept)

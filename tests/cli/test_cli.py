@@ -112,6 +112,7 @@ BAD_CALLS = {
     "missing file": (["predict", "nowhere.py:f"], "nowhere.py"),
     "missing function": (["predict", "json:nothing"], "nothing"),
     "cases without out": (["predict", "--cases", "x.jsonl"], "--out"),
+    "output without a name": (["predict", "--cases", __file__, "--out", ""], "not a regular file"),
     "missing cases": (["predict", "--cases", "x.jsonl", "--out", "y"], "x.jsonl"),
     "bad transformer": (["predict", "transformer:layers=2"], "hidden"),
     "heads": (
@@ -225,7 +226,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-@pytest.mark.parametrize("verb", [["devices"], ["--help"], ["models", "--json"]])
+@pytest.mark.parametrize("verb", [["devices"], ["--help"], ["--version"], ["models", "--json"]])
 def test_a_full_disk_gets_one_sentence(verb: list[str]) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -234,6 +235,15 @@ def test_a_full_disk_gets_one_sentence(verb: list[str]) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("foretell: output cannot be written: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_nobody_listening_is_no_error() -> None:
+    code = "import os; os.close(1); os.execv({0!r}, {0!r}.split() + {1!r})"
+    command = [*COMMAND[1:], "devices", "t4"]
+    done = subprocess.run(
+        [sys.executable, "-c", code.format(sys.executable, command)], stderr=subprocess.PIPE
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_terminal_that_knows_only_ascii_gets_plain_characters() -> None:

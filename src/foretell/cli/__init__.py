@@ -57,13 +57,10 @@ def main() -> None:
 
 def _run(arguments: list[str]) -> int:
     make_printable()
-    command = typer.main.get_command(app)
     try:
-        with command.make_context("foretell", arguments) as context:
-            command.invoke(context)
-        sys.stdout.flush()
-    except typer.Exit as done:
-        return done.exit_code
+        exit_code = _invoke(arguments)
+        print(end="", flush=True)
+        return exit_code
     except ForetellError as error:
         return _fail(one_line(error), error.exit_code)
     except _UsageError as error:
@@ -78,6 +75,16 @@ def _run(arguments: list[str]) -> int:
         return _fail(f"output cannot be written: {error.strerror}", CannotError.exit_code)
     except KeyboardInterrupt as stop:
         return _fail(": ".join(["interrupted", *map(str, stop.args)]), _INTERRUPTED)
+
+
+def _invoke(arguments: list[str]) -> int:
+    """Typer's parsing and the verb, without its own treatment of errors."""
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("foretell", arguments) as context:
+            command.invoke(context)
+    except typer.Exit as done:
+        return done.exit_code
     return 0
 
 
