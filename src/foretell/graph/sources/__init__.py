@@ -43,7 +43,7 @@ def graph_of(
     scheme = scheme_of(reference)
     options: dict[str, Any] = {
         "mode": mode,
-        "precision": _captured_precision(precision),
+        "precision": captured_precision(precision),
         "channels_last": channels_last,
         "fused_attention": fused_attention,
         "recompute": recompute if mode == "train" else "none",
@@ -102,17 +102,22 @@ def subject_of(reference: str, *, image_size: int | None = None, seq: int | None
 def _capture(
     reference: str, scheme: str, image_size: int | None, seq: int | None, options: dict[str, Any]
 ) -> Graph:
+    return graph_of_subject(subject_of(reference, image_size=image_size, seq=seq), **options)
+
+
+def graph_of_subject(subject: Subject, **options: Any) -> Graph:
+    """The graph of a model made ready; it remembers the options it was captured with."""
     from foretell.graph.capture import CaptureOptions, capture
     from foretell.graph.sources.blocks import recompute_paths
 
-    subject = subject_of(reference, image_size=image_size, seq=seq)
+    subject.meta["captured"] = options
     choice = options["recompute"]
     named = choice if choice in ("none", "full", "selective") else choice.split(",")
     paths = recompute_paths(subject.module, named)
     return capture(subject, CaptureOptions(**{**options, "recompute": paths}))
 
 
-def _captured_precision(precision: str) -> str:
+def captured_precision(precision: str) -> str:
     """tf32 changes the speed of matrix products, not the operators; fp8 runs on a bf16 graph."""
     return {"tf32": "fp32", "fp8": "bf16"}.get(precision, precision)
 
@@ -122,9 +127,11 @@ def _versions(scheme: str, reference: str) -> dict[str, Any]:
     library = _LIBRARY.get(scheme)
     if library:
         versions[library] = _version(library)
-    path = Path(reference.partition(":")[2])
-    if scheme == "hf" and path.suffix == ".json" and path.is_file():
-        versions["config"] = path.read_text(encoding="utf-8", errors="replace")
+    if scheme == "hf":
+        path = Path(reference.partition(":")[2])
+        path = path / "config.json" if path.is_dir() else path
+        if path.is_file():
+            versions["config"] = path.read_text(encoding="utf-8", errors="replace")
     return versions
 
 

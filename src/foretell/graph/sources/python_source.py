@@ -34,7 +34,7 @@ def build_python(reference: str) -> Subject:
     try:
         with torch.device("meta"):
             result = function()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise CaptureError(
             f"calling {reference} failed: {type(error).__name__}: {error}; it must work without "
             "arguments and return an nn.Module or (module, inputs)"
@@ -164,7 +164,7 @@ def _load_package(place: str) -> ModuleType:
 def _import(place: str, load: Callable[[], ModuleType]) -> ModuleType:
     try:
         return load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = inspect.trace()[-1].lineno
         raise InputError(
             f"{place!r} could not be imported: {type(error).__name__} at line {line}: {error}"
