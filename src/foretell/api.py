@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from foretell.cluster import Cluster, parse_cluster
 from foretell.errors import InputError, UnknownNameError
 from foretell.graph import Graph, graph_of
+from foretell.graph.sources import file_stamp, scheme_of
 from foretell.predictors import DEFAULT_PREDICTOR, Forecast, largest_batch, predictor
 from foretell.predictors.assemble import memory_constants
 from foretell.workload import Recipe, Settings, Workload
@@ -102,24 +103,28 @@ def capture(
     channels_last: bool = False,
     recompute: str = "none",
     torch_version: str | None = None,
+    batch: int | None = None,
 ) -> Graph:
-    """The Graph of a module, which itself is left as it was."""
+    """The Graph of a module, which itself is left as it was.
+
+    `batch` is the one the graph will be asked about: the module's code may depend on it.
+    """
     from foretell.graph.capture import CaptureOptions
-    from foretell.graph.capture import capture as capture_subject
+    from foretell.graph.own import capture_own
     from foretell.graph.sources.blocks import recompute_paths
     from foretell.graph.sources.python_source import subject_from_module
 
     recipe = Recipe(mode=mode, precision=precision, torch_version=torch_version)
-    named = recompute if recompute in ("none", "full", "selective") else recompute.split(",")
-    return capture_subject(
+    return capture_own(
         subject_from_module(module, inputs, loss),
         CaptureOptions(
             mode=mode,
             precision=precision,
             channels_last=channels_last,
             fused_attention=recipe.fused_attention,
-            recompute=recompute_paths(module, named) if mode == "train" else (),
+            recompute=recompute_paths(module, recompute) if mode == "train" else (),
         ),
+        batch=batch,
     )
 
 
@@ -129,6 +134,7 @@ def workload_of(case: Case) -> tuple[Workload, Cluster]:
     recipe = case.recipe(where.total_devices)
     graph = _graph(
         case.model,
+        recipe.batch,
         image_size=case.image_size,
         seq=case.seq,
         mode=recipe.mode,
@@ -159,7 +165,15 @@ def cluster_of(text: str) -> Cluster:
     return parse_cluster(text)
 
 
-_graph = functools.lru_cache(maxsize=256)(graph_of)
+def _graph(reference: str, batch: int, **options: Any) -> Graph:
+    """graph_of, remembered until a file it was made from changes."""
+    own = {"batch": batch} if scheme_of(reference) == "python" else {}
+    return _remembered_graph(file_stamp(reference), reference, **own, **options)
+
+
+@functools.lru_cache(maxsize=256)
+def _remembered_graph(stamp: object, reference: str, **options: Any) -> Graph:
+    return graph_of(reference, **options)
 
 
 def _prepare(
@@ -185,6 +199,7 @@ def _prepare(
         channels_last=recipe.channels_last,
         recompute=recipe.recompute,
         torch_version=recipe.torch_version,
+        batch=recipe.batch,
     )
     return Workload(graph, recipe), where, case
 

@@ -32,6 +32,7 @@ def save_graph(graph: Graph, path: str | Path) -> None:
         {
             "format": FORMAT,
             "batch": graph.batch,
+            "only_batch": graph.only_batch,
             "meta": dict(graph.meta),
             "labels": graph.labels(),
             "hash": graph.content_hash,
@@ -137,5 +138,6 @@ def _from_parts(columns: Mapping[str, Any], text: Mapping[str, Any]) -> Graph:
         modules=tuple(labels["modules"]),
         batch=int(text["batch"]),
         meta=text["meta"],
+        only_batch=text.get("only_batch"),
         **{n: a for n, a in wide.items() if "." not in n},
     )

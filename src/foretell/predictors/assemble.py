@@ -74,7 +74,12 @@ def assemble(
         cost_usd=_cost(total, cluster),
         fits=memory.total_bytes <= device.memory_bytes,
         in_domain=trust.in_domain,
-        notes=(*trust.notes, *exchange.notes, *_memory_notes(memory.total_bytes, device)),
+        notes=(
+            *workload.graph.notes,
+            *trust.notes,
+            *exchange.notes,
+            *_memory_notes(memory.total_bytes, device),
+        ),
         breakdown={
             "phase": {**phase_s, **exchange.breakdown()},
             "class": _class_seconds(workload.step, op_s),

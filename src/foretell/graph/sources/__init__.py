@@ -22,7 +22,7 @@ from foretell.graph.graph import Graph
 from foretell.graph.store import GraphCache
 
 if TYPE_CHECKING:
-    from foretell.graph.capture import Subject
+    from foretell.graph.capture import CaptureOptions, Subject
 
 _LIBRARY = {"timm": "timm", "hf": "transformers", "transformer": ""}
 
@@ -37,9 +37,13 @@ def graph_of(
     channels_last: bool = False,
     fused_attention: bool = True,
     recompute: str = "none",
+    batch: int | None = None,
     cache: GraphCache | None = None,
 ) -> Graph:
-    """The graph of a model reference; `recompute` is none, full, selective or module names."""
+    """The graph of a model reference; `recompute` is none, full, selective or module names.
+
+    `batch` is the one the graph will be asked about: the user's own code may depend on it.
+    """
     scheme = scheme_of(reference)
     options: dict[str, Any] = {
         "mode": mode,
@@ -49,7 +53,7 @@ def graph_of(
         "recompute": recompute if mode == "train" else "none",
     }
     if scheme == "python":
-        return _capture(reference, scheme, image_size, seq, options)
+        return _capture_own(reference, options, batch)
     key = {
         "reference": reference,
         "image_size": image_size,
@@ -60,9 +64,21 @@ def graph_of(
     cache = cache or GraphCache()
     found = cache.get(key)
     if found is None:
-        found = _capture(reference, scheme, image_size, seq, options)
+        found = _capture(reference, image_size, seq, options)
         cache.put(key, found)
     return found
+
+
+def file_stamp(reference: str) -> tuple[str, int, int] | None:
+    """What changes when the file behind a reference does; None for those without a file."""
+    scheme = scheme_of(reference)
+    place = reference.rpartition(":")[0] if scheme == "python" else reference.partition(":")[2]
+    path = Path(place)
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return str(path.resolve()), found.st_mtime_ns, found.st_size
 
 
 def scheme_of(reference: str) -> str:
@@ -100,16 +116,31 @@ def subject_of(reference: str, *, image_size: int | None = None, seq: int | None
 
 
 def _capture(
-    reference: str, scheme: str, image_size: int | None, seq: int | None, options: dict[str, Any]
+    reference: str, image_size: int | None, seq: int | None, options: dict[str, Any]
 ) -> Graph:
-    from foretell.graph.capture import CaptureOptions, capture
+    from foretell.graph.capture import capture
+    from foretell.graph.surroundings import default_dtype
+
+    with default_dtype("float32"):
+        subject = subject_of(reference, image_size=image_size, seq=seq)
+        return capture(subject, _capture_options(subject, options))
+
+
+def _capture_own(reference: str, options: dict[str, Any], batch: int | None) -> Graph:
+    from foretell.graph.own import capture_own
+    from foretell.graph.surroundings import default_dtype
+
+    with default_dtype():
+        subject = subject_of(reference)
+        return capture_own(subject, _capture_options(subject, options), batch=batch)
+
+
+def _capture_options(subject: Subject, options: dict[str, Any]) -> CaptureOptions:
+    from foretell.graph.capture import CaptureOptions
     from foretell.graph.sources.blocks import recompute_paths
 
-    subject = subject_of(reference, image_size=image_size, seq=seq)
-    choice = options["recompute"]
-    named = choice if choice in ("none", "full", "selective") else choice.split(",")
-    paths = recompute_paths(subject.module, named)
-    return capture(subject, CaptureOptions(**{**options, "recompute": paths}))
+    paths = recompute_paths(subject.module, options["recompute"])
+    return CaptureOptions(**{**options, "recompute": paths})
 
 
 def _captured_precision(precision: str) -> str:

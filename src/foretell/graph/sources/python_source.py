@@ -85,6 +85,8 @@ def subject_from_module(
         module=module,
         inputs=at_batch,
         loss=loss,
+        own=True,
+        example_batch=example or 1,
         meta={"source": source or type(module).__name__, "sample": "sample"},
     )
 

@@ -1,0 +1,37 @@
+"""A copy of a user's module on the meta device; the original is never touched."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch.nn.parameter import is_lazy
+
+from foretell.errors import CaptureError
+
+
+def meta_copy(module: torch.nn.Module) -> torch.nn.Module:
+    """The module with shape-only parameters and buffers, its ties intact."""
+    memo: dict[int, Any] = {}
+    for path, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if is_lazy(tensor):
+            raise CaptureError(
+                f"{path!r} belongs to a lazy layer and has no size yet: give the layer its sizes, "
+                "or run the model once on real inputs first"
+            )
+        shape_only = torch.empty_like(tensor.detach(), device="meta")
+        memo[id(tensor)] = (
+            torch.nn.Parameter(shape_only, tensor.requires_grad)
+            if isinstance(tensor, torch.nn.Parameter)
+            else shape_only
+        )
+    try:
+        return copy.deepcopy(module, memo)
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0][:200]
+        raise CaptureError(
+            f"{type(module).__name__} cannot be copied by copy.deepcopy ({reason}), and capturing "
+            "works on a copy: keep tensors that carry gradients, locks and open files out of the "
+            "module's attributes"
+        ) from error
