@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,18 @@ def test_a_changed_model_file_is_read_again(tmp_path: Path) -> None:
         path.write_text(MODEL.format(width=width))
         forecast = foretell.predict(f"{path}:build", batch=2)
         assert forecast.subject["parameters"] == 2 * width + 2
+
+
+def test_a_changed_configuration_is_read_again(tmp_path: Path) -> None:
+    for place in (tmp_path / "config.json", tmp_path):
+        for layers in (1, 2):
+            config = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 16}
+            config |= {"n_layer": layers, "n_head": 2, "vocab_size": 20, "n_positions": 8}
+            (tmp_path / "config.json").write_text(json.dumps(config))
+            parameters = graph_of(f"hf:{place}", seq=4).parameters
+            assert sum(name.endswith("ln_1.weight") for name in parameters.name) == layers
+            forecast = foretell.predict(f"hf:{place}", seq=4)
+            assert forecast.subject["parameters"] == parameters.total
 
 
 def test_a_models_file_is_asked_again_for_each_batch(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ Nothing here imports torch until a model really has to be captured.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,14 +72,12 @@ def graph_of(
 
 def file_stamp(reference: str) -> tuple[str, int, int] | None:
     """What changes when the file behind a reference does; None for those without a file."""
-    scheme = scheme_of(reference)
-    place = reference.rpartition(":")[0] if scheme == "python" else reference.partition(":")[2]
-    path = Path(place)
+    path = _file_of(reference)
     try:
-        found = path.stat()
-    except (OSError, ValueError):
+        found = path.stat() if path is not None else None
+    except OSError:
         return None
-    return str(path.resolve()), found.st_mtime_ns, found.st_size
+    return found and (str(path), found.st_mtime_ns, found.st_size)
 
 
 def scheme_of(reference: str) -> str:
@@ -143,6 +142,20 @@ def _capture_options(subject: Subject, options: dict[str, Any]) -> CaptureOption
     return CaptureOptions(**{**options, "recompute": paths})
 
 
+def _file_of(reference: str) -> Path | None:
+    """The file a reference is read from, if it is one that can change."""
+    scheme = scheme_of(reference)
+    if scheme not in ("python", "hf"):
+        return None
+    place = reference.rpartition(":")[0] if scheme == "python" else reference.partition(":")[2]
+    try:
+        path = Path(place).resolve()
+        path = path / "config.json" if scheme == "hf" and path.is_dir() else path
+        return path if path.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
 def _captured_precision(precision: str) -> str:
     """tf32 changes the speed of matrix products, not the operators; fp8 runs on a bf16 graph."""
     return {"tf32": "fp32", "fp8": "bf16"}.get(precision, precision)
@@ -153,9 +166,10 @@ def _versions(scheme: str, reference: str) -> dict[str, Any]:
     library = _LIBRARY.get(scheme)
     if library:
         versions[library] = _version(library)
-    path = Path(reference.partition(":")[2])
-    if scheme == "hf" and path.suffix == ".json" and path.is_file():
-        versions["config"] = path.read_text(encoding="utf-8", errors="replace")
+    path = _file_of(reference)
+    if scheme == "hf" and path is not None:
+        with contextlib.suppress(OSError):
+            versions["config"] = path.read_text(encoding="utf-8", errors="replace")
     return versions
 
 
