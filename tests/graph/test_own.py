@@ -17,6 +17,9 @@ from foretell.graph.capture import CaptureOptions, Subject, capture
 from tests.graph.zoo import OWN, Specimen
 
 
+WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+
+
 class Own(nn.Module):
     """One linear layer, used as a test wants."""
 
@@ -179,3 +182,64 @@ def test_what_a_model_prints_stays_out_of_stdout(capsys: pytest.CaptureFixture[s
     out, err = capsys.readouterr()
     assert out == ""
     assert "hello" in err
+
+
+def hidden_constant(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return layer(x) + torch.ones(8, device="cpu")
+
+
+def inferring(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    with torch.inference_mode():
+        y = layer(x)
+    return layer(y)
+
+
+def without_gradients(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return layer(x)
+
+
+def to_cuda(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return layer(x.cuda())
+
+
+def leaving(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    raise SystemExit("enough\nof this")
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        (hidden_constant, "register_buffer"),
+        (inferring, "without torch.inference_mode"),
+        (without_gradients, "torch.no_grad"),
+        pytest.param(to_cuda, r"remove \.cuda\(\)", marks=WITHOUT_GPU),
+        (leaving, "SystemExit: enough"),
+    ],
+)
+def test_usual_failures_come_with_advice(
+    rule: Callable[[nn.Module, torch.Tensor], torch.Tensor], sentence: str
+) -> None:
+    with pytest.raises(foretell.CaptureError, match=sentence) as caught:
+        foretell.capture(Own(rule), torch.empty(1, 8))
+    assert "\n" not in str(caught.value)
+
+
+def test_sparse_gradients_come_with_advice() -> None:
+    module = nn.Sequential(nn.Embedding(10, 8, sparse=True), nn.Linear(8, 2))
+    with pytest.raises(foretell.CaptureError, match="sparse=False"):
+        foretell.capture(module, torch.zeros(2, 3, dtype=torch.int64))
+
+
+@pytest.mark.parametrize(("loss", "sentence"), [(None, "NoneType"), ([2, 8], r"shape \[2, 8\]")])
+def test_a_loss_that_is_no_number_is_explained(loss: list[int] | None, sentence: str) -> None:
+    def made(out: torch.Tensor) -> torch.Tensor:
+        return None if loss is None else out  # type: ignore[return-value]
+
+    with pytest.raises(foretell.CaptureError, match=sentence):
+        foretell.capture(Own(plain), torch.empty(1, 8), loss=made, batch=2)
+
+
+def test_a_model_that_does_nothing_is_refused() -> None:
+    with pytest.raises(foretell.CaptureError, match="no operators"):
+        foretell.predict(nn.Identity(), inputs=torch.empty(1, 8), mode="infer")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 import foretell
 from foretell.graph import GraphCache, graph_of
+from foretell.graph.sources.blocks import recompute_paths
 
 SMALL = "transformer:layers=1,hidden=16,heads=2,seq=4,vocab=20"
 MODEL = """
@@ -73,3 +75,112 @@ def test_a_models_file_is_asked_again_for_each_batch(tmp_path: Path) -> None:
         assert any(f"batch {batch} only" in note for note in forecast.notes)
     with pytest.raises(foretell.ForetellError, match="largest batch"):
         foretell.max_batch(f"{path}:build")
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "reason"),
+    [
+        ("x = 1\ndef build(:\n    pass\n", ":2", "SyntaxError"),
+        ("import torch\n\nimport no_such_package\n", ":3", "no_such_package"),
+        ("import json\njson.loads('{')\n", ":2", "JSONDecodeError"),
+        ("import sys\nsys.exit('no\\nthanks')\n", ":2", "SystemExit: no"),
+        ("\0", "", "null bytes"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_names_its_own_line(
+    tmp_path: Path, text: str, place: str, reason: str
+) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+    with pytest.raises(foretell.InputError, match=reason) as caught:
+        graph_of(f"{path}:build")
+    assert f"{path}{place}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ("raise ValueError('first\\nsecond')", "ValueError: first; it must work without"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        pytest.param(
+            "return torch.nn.Linear(3, 2).cuda()",
+            r"remove \.cuda\(\)",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+    ],
+)
+def test_a_function_that_fails_is_told_in_one_sentence(
+    tmp_path: Path, body: str, sentence: str
+) -> None:
+    path = tmp_path / "model.py"
+    path.write_text(f"import torch\ndef build():\n    {body}\n")
+    with pytest.raises(foretell.CaptureError, match=sentence) as caught:
+        graph_of(f"{path}:build")
+    assert f"{path}:3" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_modules_of_the_working_directory_can_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lying_here.py").write_text(MODEL.format(width=3) + "print('hello')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.path", [p for p in sys.path if p])
+    before = list(sys.path)
+    assert graph_of("lying_here:build").parameters.total == 8
+    assert sys.path == before
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("layers=2", "layers is given twice"),
+        ("topk=2", "topk goes with experts"),
+        ("gated=2", "gated=2 is not understood: write gated"),
+        ("", "extra comma"),
+        (" ,gated", "extra comma"),
+        ("colour=1", "the options are layers, hidden"),
+        ("ffn=²", "ffn=<whole number>"),
+        ("heads=16,rope", "given twice"),
+    ],
+)
+def test_mistakes_in_transformer_options_are_named(options: str, sentence: str) -> None:
+    with pytest.raises(foretell.InputError, match=sentence):
+        graph_of(f"{SMALL},{options}")
+
+
+@pytest.mark.parametrize(
+    ("reference", "sentence"),
+    [
+        ("transformer:layers=1,hidden=6,heads=2,seq=4,vocab=20,rope", "odd"),
+        ("transformer:layers=1,hidden=1000000000,heads=2,seq=4,vocab=20", "smaller sizes"),
+        (f"transformer:layers=1,hidden={10**21},heads=2,seq=4,vocab=20", "smaller sizes"),
+    ],
+)
+def test_sizes_that_cannot_be_are_refused(reference: str, sentence: str) -> None:
+    with pytest.raises(foretell.InputError, match=sentence):
+        graph_of(reference)
+
+
+def test_blanks_between_transformer_options_do_not_matter() -> None:
+    spaced = SMALL.replace(",", " , ").replace("=", " = ")
+    assert graph_of(spaced).content_hash == graph_of(SMALL).content_hash
+
+
+def test_a_mistake_is_refused_even_if_an_answer_is_cached(tmp_path: Path) -> None:
+    with pytest.raises(foretell.InputError, match="seq=0"):
+        graph_of(SMALL, seq=0, cache=GraphCache(tmp_path))
+
+
+def test_names_to_recompute_may_repeat_and_a_list_means_its_items() -> None:
+    from foretell.graph.sources import subject_of
+
+    module = subject_of(SMALL.replace("layers=1", "layers=2")).module
+    both = ("layers.0", "layers.1")
+    assert recompute_paths(module, "layers") == both
+    assert recompute_paths(module, "layers.0, layers.1 ,layers.0") == both
+    for blank in (" ", "layers.0,", "layers.0,,layers.1"):
+        with pytest.raises(foretell.InputError, match="without a name"):
+            recompute_paths(module, blank)

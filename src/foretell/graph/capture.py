@@ -14,7 +14,7 @@ import torch
 from foretell.errors import CaptureError
 from foretell.graph.graph import Graph, Parameters, Storages
 from foretell.graph.kinds import DTYPES, KindTable, split_batch
-from foretell.graph.loss import Loss, default_loss
+from foretell.graph.loss import Loss, check_loss, default_loss
 from foretell.graph.meta_copy import meta_copy
 from foretell.graph.meta_kernels import register_meta_kernels
 from foretell.graph.ops import Phase, Role
@@ -93,6 +93,8 @@ def record(
         parameters = _adopt_parameters(recorder, module)
         roles = _adopt_others(recorder, module, args, kwargs)
         _run_step(recorder, subject, module, args, kwargs, options)
+        if not recorder.op_kind:
+            raise CaptureError("the model runs no operators: there is nothing to forecast")
         grads = [p.grad for p in module.parameters() if p.grad is not None]
         notes = _assumptions(recorder) if subject.own else {}
         graph = _assemble(recorder, parameters, roles, grads, {**subject.meta, **notes})
@@ -131,11 +133,7 @@ def _run_step(
         if training:
             loss = (subject.loss or default_loss)(out)
             del out
-            if not loss.requires_grad:
-                raise CaptureError(
-                    "the loss does not depend on any trainable parameter: nothing to train; "
-                    "use mode 'infer' or unfreeze parameters"
-                )
+            check_loss(loss)
             loss.backward()
             del loss
 

@@ -9,6 +9,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from foretell.errors import CaptureError
+from foretell.graph.hints import reason_of
 
 
 def meta_copy(module: torch.nn.Module) -> torch.nn.Module:
@@ -29,9 +30,8 @@ def meta_copy(module: torch.nn.Module) -> torch.nn.Module:
     try:
         return copy.deepcopy(module, memo)
     except Exception as error:
-        reason = str(error).strip().split("\n")[0][:200]
         raise CaptureError(
-            f"{type(module).__name__} cannot be copied by copy.deepcopy ({reason}), and capturing "
-            "works on a copy: keep tensors that carry gradients, locks and open files out of the "
-            "module's attributes"
+            f"{type(module).__name__} cannot be copied by copy.deepcopy ({reason_of(error)}), and "
+            "capturing works on a copy: keep tensors that carry gradients, locks and open files "
+            "out of the module's attributes"
         ) from error

@@ -10,6 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from foretell.errors import CaptureError, InputError
+from foretell.graph.hints import advice_for, reason_of
 from foretell.graph.lines import line_at_fault
 from foretell.graph.recorder import Recorder
 from foretell.graph.semantics import GpuSemantics
@@ -98,10 +99,8 @@ def failures_explained() -> Iterator[None]:
         raise CaptureError(
             f"the model cannot be captured{line_at_fault(error)}: {error}"
         ) from error
-    except Exception as error:
-        reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
+    except (Exception, SystemExit) as error:
         raise CaptureError(
-            f"the model could not be run without data{line_at_fault(error)}: "
-            f"{type(error).__name__}: {reason}; check the example inputs, and avoid branches and "
-            "shapes that depend on tensor values"
+            f"the model could not be run without data{line_at_fault(error)}: {reason_of(error)}; "
+            f"{advice_for(error)}"
         ) from error

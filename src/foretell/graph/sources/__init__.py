@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from foretell._version import __version__
 from foretell.errors import InputError
 from foretell.graph.graph import Graph
+from foretell.graph.sources.transformer_shape import parse_transformer
 from foretell.graph.store import GraphCache
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ def graph_of(
     `batch` is the one the graph will be asked about: the user's own code may depend on it.
     """
     scheme = scheme_of(reference)
+    if scheme == "transformer":  # so that nothing the cache holds hides a mistake
+        parse_transformer(reference.partition(":")[2])
+    for name, value in {"image_size": image_size, "seq": seq, "batch": batch}.items():
+        if value is not None and value < 1:
+            raise InputError(f"{name}={value} must be at least 1")
     options: dict[str, Any] = {
         "mode": mode,
         "precision": _captured_precision(precision),
