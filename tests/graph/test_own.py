@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,6 @@ import foretell
 from foretell.graph import load_graph, save_graph
 from foretell.graph.capture import CaptureOptions, Subject, capture
 from tests.graph.zoo import OWN, Specimen
-
 
 WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 
@@ -142,9 +142,16 @@ def test_a_module_without_parameters_keeps_its_mode() -> None:
 
 def test_a_module_that_cannot_be_copied_is_refused_in_one_sentence() -> None:
     module = nn.Linear(3, 3)
-    module.cached = module.weight * 2  # a result that carries gradients
+    module.guard = threading.Lock()
     with pytest.raises(foretell.CaptureError, match="deepcopy"):
         foretell.capture(module, torch.empty(1, 3))
+
+
+def test_attributes_that_carry_gradients_do_not_stop_a_capture() -> None:
+    module = nn.Linear(3, 3)
+    module.cached = module.weight * 2
+    assert foretell.capture(module, torch.empty(1, 3)).parameters.total == 12
+    assert module.cached.device.type == "cpu"
 
 
 def test_lazy_layers_are_refused_in_one_sentence() -> None:
@@ -171,6 +178,19 @@ def test_an_assumed_value_is_told_with_its_line() -> None:
     graph = foretell.capture(Own(reads), torch.empty(1, 8), batch=4)
     line = reads.__code__.co_firstlineno + 1
     assert [n for n in graph.notes if f"test_own.py:{line}" in n and "False was assumed" in n]
+
+
+def test_a_value_read_inside_a_package_names_the_package() -> None:
+    from transformers import BertConfig, BertForMaskedLM
+
+    config = BertConfig(
+        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, vocab_size=9
+    )
+    with torch.device("meta"):
+        module = BertForMaskedLM(config)
+    ids = torch.zeros(1, 8, dtype=torch.int64)
+    graph = foretell.capture(module, {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+    assert all("transformers" in note for note in graph.notes)
 
 
 def test_what_a_model_prints_stays_out_of_stdout(capsys: pytest.CaptureFixture[str]) -> None:
@@ -238,6 +258,14 @@ def test_a_loss_that_is_no_number_is_explained(loss: list[int] | None, sentence:
 
     with pytest.raises(foretell.CaptureError, match=sentence):
         foretell.capture(Own(plain), torch.empty(1, 8), loss=made, batch=2)
+
+
+def test_a_batch_too_small_for_the_model_is_told() -> None:
+    module = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+    with pytest.raises(foretell.CaptureError, match="batch 2 or more"):
+        foretell.capture(module, torch.empty(1, 8), batch=1)
+    with pytest.raises(foretell.InputError, match="batch=0"):
+        foretell.capture(module, torch.empty(1, 8), batch=0)
 
 
 def test_a_model_that_does_nothing_is_refused() -> None:

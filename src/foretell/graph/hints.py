@@ -22,6 +22,14 @@ _ADVICE = (
         "run forward without torch.inference_mode, or use mode 'infer'",
     ),
     (
+        ("TorchScript interpreter",),
+        "hand in the module itself instead of its TorchScript form",
+    ),
+    (
+        ("more than 1 value per channel",),
+        "batch normalisation cannot train on a single value: use batch 2 or more",
+    ),
+    (
         ("Storage size calculation overflowed", "Overflow when unpacking", "int too large"),
         "a tensor of this size cannot exist: use smaller sizes",
     ),

@@ -12,6 +12,8 @@ from types import FrameType
 import torch
 
 _OURS = (str(Path(__file__).parent) + os.sep, *(p + os.sep for p in torch.__path__), "<frozen")
+_RUNNER = str(Path(__file__).with_name("capture.py"))
+"""What is further out than this runs the capture, not the model."""
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
 _PACKAGES = os.sep + "site-packages" + os.sep
 
@@ -20,7 +22,7 @@ def line_of_caller() -> str:
     """file:line of the innermost running code of the user's, else of a package."""
     frames: list[tuple[str, int]] = []
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    while frame is not None and frame.f_code.co_filename != _RUNNER:
         frames.append((frame.f_code.co_filename, frame.f_lineno))
         frame = frame.f_back
     found = _innermost([name for name, _ in frames])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -27,11 +28,21 @@ def meta_copy(module: torch.nn.Module) -> torch.nn.Module:
             if isinstance(tensor, torch.nn.Parameter)
             else shape_only
         )
+    for tensor in _results_kept(module):
+        memo.setdefault(id(tensor), torch.empty_like(tensor.detach(), device="meta"))
     try:
         return copy.deepcopy(module, memo)
     except Exception as error:
         raise CaptureError(
             f"{type(module).__name__} cannot be copied by copy.deepcopy ({reason_of(error)}), and "
-            "capturing works on a copy: keep tensors that carry gradients, locks and open files "
-            "out of the module's attributes"
+            "capturing works on a copy: keep locks, generators and open files out of the module's "
+            "attributes"
         ) from error
+
+
+def _results_kept(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Tensors in attributes that carry gradients, as weight_norm keeps: they refuse copying."""
+    for part in module.modules():
+        for value in vars(part).values():
+            if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+                yield value

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from foretell.errors import CaptureError
+from foretell.errors import CaptureError, InputError
 from foretell.graph.capture import CaptureOptions, Subject, record
 from foretell.graph.graph import Graph
 
@@ -29,6 +29,8 @@ def capture_own(
 ) -> Graph:
     """The Graph of a user's module; `batch` is the one it will be asked about, if known."""
     options = options or CaptureOptions()
+    if batch is not None and batch < 1:
+        raise InputError(f"batch={batch} must be at least 1")
     with contextlib.redirect_stdout(sys.stderr):
         direct: dict[int, Graph] = {}
         scaling = _scaling(subject, options, batch, direct)
