@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import foretell
-from foretell.graph import GraphCache, graph_of
+from foretell.graph import Graph, GraphCache, graph_of
 from foretell.graph.sources.blocks import recompute_paths
 
 SMALL = "transformer:layers=1,hidden=16,heads=2,seq=4,vocab=20"
@@ -169,9 +169,14 @@ def test_blanks_between_transformer_options_do_not_matter() -> None:
     assert graph_of(spaced).content_hash == graph_of(SMALL).content_hash
 
 
-def test_a_mistake_is_refused_even_if_an_answer_is_cached(tmp_path: Path) -> None:
-    with pytest.raises(foretell.InputError, match="seq=0"):
-        graph_of(SMALL, seq=0, cache=GraphCache(tmp_path))
+@pytest.mark.parametrize(("reference", "seq"), [(SMALL, 0), (f"{SMALL},topk=2", None)])
+def test_a_mistake_is_refused_even_if_an_answer_is_cached(reference: str, seq: int | None) -> None:
+    class Full(GraphCache):
+        def get(self, key: object) -> Graph:
+            return graph_of(SMALL)
+
+    with pytest.raises(foretell.InputError, match=r"seq=0|topk"):
+        graph_of(reference, seq=seq, cache=Full())
 
 
 def test_names_to_recompute_may_repeat_and_a_list_means_its_items() -> None:
