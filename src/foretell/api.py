@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from foretell.cluster import Cluster, parse_cluster
 from foretell.errors import InputError, UnknownNameError, described
 from foretell.graph import Graph, graph_of
-from foretell.graph.sources import captured_precision, graph_of_subject
+from foretell.graph.sources import captured_precision, file_stamp, graph_of_own, scheme_of
 from foretell.predictors import DEFAULT_PREDICTOR, Forecast, largest_batch, predictor
 from foretell.predictors.assemble import memory_constants
 from foretell.workload import Recipe, Settings, Workload
@@ -112,8 +112,12 @@ def capture(
     channels_last: bool = False,
     recompute: str = "none",
     torch_version: str | None = None,
+    batch: int | None = None,
 ) -> Graph:
-    """The Graph of a module, which itself is left as it was."""
+    """The Graph of a module, which itself is left as it was.
+
+    `batch` is the one the graph will be asked about: the module's code may depend on it.
+    """
     from foretell.graph.sources.python_source import subject_from_module
 
     _check_module("module", module, "an nn.Module")
@@ -125,8 +129,9 @@ def capture(
         recompute=recompute,
         torch_version=torch_version,
     )
-    return graph_of_subject(
+    return graph_of_own(
         subject_from_module(module, inputs, loss),
+        batch=batch,
         mode=recipe.mode,
         precision=captured_precision(recipe.precision),
         channels_last=recipe.channels_last,
@@ -142,7 +147,7 @@ def workload_of(case: Case, cluster: Cluster | None = None) -> tuple[Workload, C
     try:
         graph = _graph(
             case.model,
-            _content(_model_file(case.model)),
+            recipe.batch,
             image_size=case.image_size,
             seq=case.seq,
             mode=recipe.mode,
@@ -180,25 +185,23 @@ def _parsed(text: str, content: bytes | None) -> Cluster:
     return parse_cluster(text)
 
 
+def _graph(reference: str, batch: int, **options: Any) -> Graph:
+    """graph_of, remembered until a file it was made from changes."""
+    own = {"batch": batch} if scheme_of(reference) == "python" else {}
+    return _remembered_graph(file_stamp(reference), reference, **own, **options)
+
+
 @functools.lru_cache(maxsize=256)
-def _graph(reference: str, content: bytes | None, **options: Any) -> Graph:
+def _remembered_graph(stamp: object, reference: str, **options: Any) -> Graph:
     return graph_of(reference, **options)
 
 
 def _content(name: str) -> bytes | None:
-    """What a file holds now; None when the name is not that of a file."""
-    if name.endswith((".toml", ".py", ".json")):
+    """What a cluster file holds now; None when the name is not that of a file."""
+    if name.endswith(".toml"):
         with contextlib.suppress(OSError, ValueError):
             return Path(name).read_bytes()
     return None
-
-
-def _model_file(reference: str) -> str:
-    """The file a reference would be about, if it is about one."""
-    scheme, _, name = reference.partition(":")
-    if scheme == "hf":
-        return name if name.endswith(".json") else f"{name}/config.json"
-    return reference.rpartition(":")[0]
 
 
 def _prepare(
@@ -234,6 +237,7 @@ def _prepare(
         channels_last=recipe.channels_last,
         recompute=recipe.recompute,
         torch_version=recipe.torch_version,
+        batch=recipe.batch,
     )
     _check_sizes(case, graph)
     return Workload(graph, recipe), where, case

@@ -74,6 +74,7 @@ def assemble(
         fits=memory.total_bytes <= smallest.memory_bytes,
         in_domain=trust.in_domain,
         notes=(
+            *workload.graph.notes,
             *trust.notes,
             *exchange.notes,
             *_memory_notes(memory.total_bytes, smallest, recipe.batch),
