@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from foretell.api import Case, capture, max_batch, predict
     from foretell.cluster import Cluster, Device, parse_cluster
     from foretell.errors import CannotError, CaptureError, ForetellError, InputError
-    from foretell.graph import Graph
+    from foretell.graph import Graph, load_graph, save_graph
     from foretell.predictors import Forecast, Measurement, Predictor, Quantity
     from foretell.workload import Recipe, Workload
 
@@ -32,6 +32,8 @@ _HOME = {
     "ForetellError": "foretell.errors",
     "InputError": "foretell.errors",
     "Graph": "foretell.graph",
+    "load_graph": "foretell.graph",
+    "save_graph": "foretell.graph",
     "Forecast": "foretell.predictors",
     "Measurement": "foretell.predictors",
     "Predictor": "foretell.predictors",
@@ -57,9 +59,11 @@ __all__ = [
     "Workload",
     "__version__",
     "capture",
+    "load_graph",
     "max_batch",
     "parse_cluster",
     "predict",
+    "save_graph",
 ]
 
 

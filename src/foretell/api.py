@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-import types
-import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretell.cluster import Cluster, parse_cluster
-from foretell.errors import InputError, UnknownNameError
+from foretell.errors import InputError, UnknownNameError, described
 from foretell.graph import Graph, graph_of
+from foretell.graph.sources import captured_precision, file_stamp, graph_of_own, scheme_of
 from foretell.predictors import DEFAULT_PREDICTOR, Forecast, largest_batch, predictor
 from foretell.predictors.assemble import memory_constants
 from foretell.workload import Recipe, Settings, Workload
+from foretell.workload.captured import settled_options
 
 if TYPE_CHECKING:
     import torch
 
 DEFAULT_BATCH = 32
+# What a model reads in one sample -> the sizes that can be chosen for it.
+_SIZES = {
+    "image": ("image_size",),
+    "pair": ("image_size", "seq"),
+    "sequence": ("seq",),
+    "clip": ("seq",),
+    "sample": (),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +54,7 @@ class Case(Settings):
                 raise UnknownNameError("option", name, known)
         if "model" not in values:
             raise InputError("the case has no model: add one, such as timm:resnet50")
-        return cls(**{name: _typed(name, value) for name, value in values.items()})
+        return cls(**values)
 
     def recipe(self, devices: int) -> Recipe:
         """The training settings; the batch follows from global_batch when only that is given."""
@@ -102,41 +112,53 @@ def capture(
     channels_last: bool = False,
     recompute: str = "none",
     torch_version: str | None = None,
+    batch: int | None = None,
 ) -> Graph:
-    """The Graph of a module, which itself is left as it was."""
-    from foretell.graph.capture import CaptureOptions
-    from foretell.graph.capture import capture as capture_subject
-    from foretell.graph.sources.blocks import recompute_paths
+    """The Graph of a module, which itself is left as it was.
+
+    `batch` is the one the graph will be asked about: the module's code may depend on it.
+    """
     from foretell.graph.sources.python_source import subject_from_module
 
-    recipe = Recipe(mode=mode, precision=precision, torch_version=torch_version)
-    named = recompute if recompute in ("none", "full", "selective") else recompute.split(",")
-    return capture_subject(
-        subject_from_module(module, inputs, loss),
-        CaptureOptions(
-            mode=mode,
-            precision=precision,
-            channels_last=channels_last,
-            fused_attention=recipe.fused_attention,
-            recompute=recompute_paths(module, named) if mode == "train" else (),
-        ),
+    _check_module("module", module, "an nn.Module")
+    _check_loss(loss)
+    recipe = Recipe(
+        mode=mode,
+        precision=precision,
+        channels_last=channels_last,
+        recompute=recompute,
+        torch_version=torch_version,
     )
-
-
-def workload_of(case: Case) -> tuple[Workload, Cluster]:
-    """The workload and cluster a case speaks of."""
-    where = cluster_of(case.cluster)
-    recipe = case.recipe(where.total_devices)
-    graph = _graph(
-        case.model,
-        image_size=case.image_size,
-        seq=case.seq,
+    return graph_of_own(
+        subject_from_module(module, inputs, loss),
+        batch=batch,
         mode=recipe.mode,
-        precision=recipe.precision,
+        precision=captured_precision(recipe.precision),
         channels_last=recipe.channels_last,
         fused_attention=recipe.fused_attention,
         recompute=recipe.recompute,
     )
+
+
+def workload_of(case: Case, cluster: Cluster | None = None) -> tuple[Workload, Cluster]:
+    """The workload and cluster a case speaks of; `cluster` goes before the case's own."""
+    where = cluster or cluster_of(case.cluster)
+    recipe = case.recipe(where.total_devices)
+    try:
+        graph = _graph(
+            case.model,
+            recipe.batch,
+            image_size=case.image_size,
+            seq=case.seq,
+            mode=recipe.mode,
+            precision=recipe.precision,
+            channels_last=recipe.channels_last,
+            fused_attention=recipe.fused_attention,
+            recompute=recipe.recompute,
+        )
+    except OSError as error:
+        raise InputError(f"model {case.model!r} cannot be read: {error.strerror}") from error
+    _check_sizes(case, graph)
     return Workload(graph, recipe), where
 
 
@@ -153,26 +175,56 @@ def max_batch_of(workload: Workload, cluster: Cluster) -> int:
     )
 
 
-@functools.lru_cache(maxsize=256)
 def cluster_of(text: str) -> Cluster:
-    """parse_cluster, remembered."""
+    """parse_cluster, remembered for as long as the file it names does not change."""
+    return _parsed(text, _content(text))
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(text: str, content: bytes | None) -> Cluster:
     return parse_cluster(text)
 
 
-_graph = functools.lru_cache(maxsize=256)(graph_of)
+def _graph(reference: str, batch: int, **options: Any) -> Graph:
+    """graph_of, remembered until a file it was made from changes."""
+    own = {"batch": batch} if scheme_of(reference) == "python" else {}
+    return _remembered_graph(file_stamp(reference), reference, **own, **options)
+
+
+@functools.lru_cache(maxsize=256)
+def _remembered_graph(stamp: object, reference: str, **options: Any) -> Graph:
+    return graph_of(reference, **options)
+
+
+def _content(name: str) -> bytes | None:
+    """What a cluster file holds now; None when the name is not that of a file."""
+    if name.endswith(".toml"):
+        with contextlib.suppress(OSError, ValueError):
+            return Path(name).read_bytes()
+    return None
 
 
 def _prepare(
-    model: Any, inputs: Any, loss: Any, cluster: str | Cluster, options: dict[str, Any]
+    model: Any, inputs: Any, loss: Any, cluster: Any, options: dict[str, Any]
 ) -> tuple[Workload, Cluster, Case]:
+    if not isinstance(model, str | Graph):
+        _check_module(
+            "model", model, "a reference such as 'timm:resnet50', an nn.Module or a Graph"
+        )
+    if not isinstance(cluster, str | Cluster):
+        raise InputError(
+            f"cluster is {described(cluster)}: give a text such as '8xa100-80gb' or a Cluster"
+        )
+    if isinstance(model, str | Graph) and (inputs is not None or loss is not None):
+        raise InputError("inputs and loss go with an nn.Module, not with a reference or a Graph")
+    _check_loss(loss)
+    if isinstance(model, Graph):
+        options = settled_options(model, options)
     reference = model if isinstance(model, str) else "module"
-    text = cluster if isinstance(cluster, str) else cluster.spec
-    case = Case.from_mapping({"model": reference, "cluster": text, **options})
     where = cluster_of(cluster) if isinstance(cluster, str) else cluster
+    case = Case.from_mapping({"model": reference, "cluster": where.spec, **options})
     if isinstance(model, str):
-        if inputs is not None or loss is not None:
-            raise InputError("inputs and loss go with an nn.Module, not with a model reference")
-        return workload_of(case)[0], where, case
+        return workload_of(case, where)[0], where, case
     recipe = case.recipe(where.total_devices)
     if isinstance(model, Graph):
         return Workload(model, recipe), where, case
@@ -185,36 +237,38 @@ def _prepare(
         channels_last=recipe.channels_last,
         recompute=recipe.recompute,
         torch_version=recipe.torch_version,
+        batch=recipe.batch,
     )
+    _check_sizes(case, graph)
     return Workload(graph, recipe), where, case
 
 
-@functools.cache
-def _field_types() -> dict[str, tuple[type, ...]]:
-    hints = typing.get_type_hints(Case)
-    return {
-        name: typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-        for name, hint in hints.items()
-    }
+def _check_module(argument: str, value: object, wanted: str) -> None:
+    import torch
+
+    if isinstance(value, torch.nn.Module):
+        return
+    call = ", so call it and pass what it returns" if callable(value) else ""
+    raise InputError(f"{argument} is {described(value)}{call}: give {wanted}")
 
 
-def _typed(name: str, value: Any) -> Any:
-    """The value in its field's type, or a sentence that says which type it should have."""
-    allowed = _field_types()[name]
-    if value is None and type(None) in allowed:
-        return None
-    if bool in allowed and isinstance(value, bool):
-        return value
-    if isinstance(value, bool):
-        pass
-    elif int in allowed and isinstance(value, (int, float)) and float(value).is_integer():
-        return int(value)
-    elif float in allowed and isinstance(value, (int, float)):
-        return float(value)
-    elif str in allowed and isinstance(value, str):
-        return value
-    elif name == "torch_version" and isinstance(value, float):
-        return str(value)
-    wanted = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
-    expected = next(wanted[t] for t in allowed if t in wanted)
-    raise InputError(f"{name}={value!r} must be {expected}")
+def _check_loss(loss: object) -> None:
+    if loss is not None and not callable(loss):
+        raise InputError(
+            f"loss is {described(loss)}: give a function from the model's output to a scalar"
+        )
+
+
+def _check_sizes(case: Case, graph: Graph) -> None:
+    """A size the model has no use for would be ignored."""
+    sample = graph.meta.get("sample", "sample")
+    for name in ("image_size", "seq"):
+        value = getattr(case, name)
+        if value is not None and name not in _SIZES.get(sample, (name,)):
+            reason = (
+                "whose example inputs say it" if sample == "sample" else f"which reads {sample}s"
+            )
+            raise InputError(
+                f"{name}={value} does not apply to {graph.meta.get('source', case.model)}, "
+                f"{reason}: leave it out"
+            )

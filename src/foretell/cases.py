@@ -1,20 +1,24 @@
 """Many cases at once: JSON lines in, JSON lines out, in order, resumable.
 
 Results grow in OUT.part and become OUT in one rename when all are there. An interrupted run
-picks up after the last whole line if the case file is still the same.
+picks up after the last whole line if the case file is still the same. OUT.part is locked while
+a run writes it; the system lets go of the lock however the run ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
+from foretell._version import __version__
 from foretell.api import Case, predict_case
-from foretell.errors import ForetellError, InputError
+from foretell.errors import ForetellError, InputError, one_line
 
 _FLUSH_EVERY = 64
 
@@ -23,41 +27,51 @@ def run_cases(
     cases: Path, out: Path, on_progress: Callable[[int, int], None] = lambda done, total: None
 ) -> tuple[int, int]:
     """Answer every line of `cases` into `out`; returns (answered, failed)."""
-    lines = _read_lines(cases)
-    _check_target(cases, out)
-    part = out.with_name(out.name + ".part")
-    stamp = out.with_name(out.name + ".part.hash")
-    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
-    kept = _resume(part, stamp, digest)
-    failed = sum(_is_error(line) for line in kept)
+    text = _read_text(cases)
+    lines = _numbered_lines(text)
+    if not lines:
+        raise InputError(f"case file {str(cases)!r} is empty: write one JSON object per line")
+    digest = hashlib.sha256(f"{__version__}\n{text}".encode()).hexdigest()
     try:
-        with part.open("w" if not kept else "a", encoding="utf-8") as stream:
+        _check_target(cases, out)
+        part = out.with_name(out.name + ".part")
+        stamp = out.with_name(out.name + ".part.hash")
+        with _locked(part, out) as stream:
+            kept = _resume(stream, stamp, digest)
+            failed = sum(_is_error(line) for line in kept)
             stamp.write_text(digest, encoding="utf-8")
-            for number, line in enumerate(lines[len(kept) :], start=len(kept) + 1):
+            for done, (number, line) in enumerate(lines[len(kept) :], start=len(kept) + 1):
                 answer = answer_line(line, number)
-                failed += "error" in answer
-                stream.write(json.dumps(answer) + "\n")
-                if number % _FLUSH_EVERY == 0:
+                failed += _is_error(answer)
+                stream.write(answer.encode() + b"\n")
+                if done % _FLUSH_EVERY == 0:
                     stream.flush()
-                on_progress(number, len(lines))
-        os.replace(part, out)
-        stamp.unlink(missing_ok=True)
+                on_progress(done, len(lines))
+            stream.flush()
+            os.replace(part, out)
+            stamp.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"output {str(out)!r} cannot be written: {error.strerror}") from error
     return len(lines) - failed, failed
 
 
-def answer_line(line: str, number: int) -> dict[str, Any]:
-    """The forecast of one case line, or {"error": ...} naming the line."""
+def answer_line(line: str, number: int) -> str:
+    """The JSON of one case's forecast, or {"error": ...} naming the line.
+
+    A line may name the user's own code, which may fail in any way, even by sys.exit().
+    """
     try:
         values = json.loads(line)
         if not isinstance(values, dict):
             raise InputError("a case is a JSON object with fields named like the options")
-        return predict_case(Case.from_mapping(values)).to_dict()
+        return json.dumps(predict_case(Case.from_mapping(values)).to_dict(), allow_nan=False)
     except json.JSONDecodeError as error:
-        return {"error": f"line {number}: not valid JSON: {error.msg} at column {error.colno}"}
+        reason = f"not valid JSON: {error.msg} at column {error.colno}"
     except ForetellError as error:
-        return {"error": f"line {number}: {error}"}
+        reason = one_line(error)
+    except (Exception, SystemExit) as error:
+        reason = one_line(f"cannot be answered: {type(error).__name__}: {error}")
+    return json.dumps({"error": f"line {number}: {reason}"})
 
 
 def _check_target(cases: Path, out: Path) -> None:
@@ -70,30 +84,70 @@ def _check_target(cases: Path, out: Path) -> None:
         raise InputError(f"output {str(out)!r} is the case file itself: name another file")
 
 
-def _read_lines(path: Path) -> list[str]:
+def _read_text(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"case file {str(path)!r} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"case file {str(path)!r} is not UTF-8 text: {error.reason}") from error
-    lines = [line for line in text.splitlines() if line.strip()]
-    if not lines:
-        raise InputError(f"case file {str(path)!r} is empty: write one JSON object per line")
-    return lines
 
 
-def _resume(part: Path, stamp: Path, digest: str) -> list[str]:
-    """Whole lines of an interrupted run over the same cases; cuts off a half-written one."""
-    if not part.exists() or not stamp.exists() or stamp.read_text(encoding="utf-8") != digest:
-        return []
-    kept = list(_whole_lines(part))
-    part.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+def _numbered_lines(text: str) -> list[tuple[int, str]]:
+    """(line number, line) of all that are not blank; only a line feed ends a line."""
+    lines = ((number, line.strip()) for number, line in enumerate(text.split("\n"), start=1))
+    return [(number, line) for number, line in lines if line]
+
+
+@contextlib.contextmanager
+def _locked(part: Path, out: Path) -> Iterator[BinaryIO]:
+    """The part file, ours alone, kept open for reading and appending."""
+    while True:
+        with part.open("a+b") as stream:
+            if not _lock(stream):
+                raise InputError(
+                    f"output {str(out)!r} is being written by another run: wait for it, "
+                    "or name another file"
+                )
+            if not _is_still(part, stream):
+                continue  # the run that had the lock finished and renamed the file
+            yield stream
+            return
+
+
+def _lock(stream: BinaryIO) -> bool:
+    """Whether no other run holds the file; a file system without locks counts as free."""
+    if sys.platform == "win32":
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _is_still(path: Path, stream: BinaryIO) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(stream.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def _resume(stream: BinaryIO, stamp: Path, digest: str) -> list[str]:
+    """Whole lines of an interrupted run over the same cases; the rest is cut off."""
+    same = stamp.exists() and stamp.read_text(encoding="utf-8", errors="replace") == digest
+    stream.seek(0)
+    kept = list(_whole_lines(stream.read())) if same else []
+    stream.truncate(sum(len(line.encode()) + 1 for line in kept))
     return kept
 
 
-def _whole_lines(part: Path) -> Iterator[str]:
-    for raw in part.read_bytes().split(b"\n")[:-1]:
+def _whole_lines(content: bytes) -> Iterator[str]:
+    for raw in content.split(b"\n")[:-1]:
         try:
             text = raw.decode()
             json.loads(text)
@@ -103,4 +157,4 @@ def _whole_lines(part: Path) -> Iterator[str]:
 
 
 def _is_error(line: str) -> bool:
-    return "error" in json.loads(line)
+    return line.startswith('{"error": ')

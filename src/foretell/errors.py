@@ -15,6 +15,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_LONGEST = 1000
+
 
 class ForetellError(Exception):
     """Base of all errors raised on purpose; str() is fit to show to a user."""
@@ -51,6 +53,22 @@ class MissingExtraError(CannotError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs the '{extra}' extra: pip install 'foretell[{extra}]'")
+
+
+def described(value: object) -> str:
+    """A value of the wrong type, as a message names it."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return repr(value)
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = getattr(value, "__name__", "")
+    return f"the function {name}" if callable(value) and name else f"a {type(value).__name__}"
+
+
+def one_line(error: object) -> str:
+    """What an error says, without line breaks and the middle of endless names."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
 
 
 def near_matches(name: str, known: Iterable[str], limit: int = 3) -> list[str]:

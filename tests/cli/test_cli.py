@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,17 +14,27 @@ from pathlib import Path
 import pytest
 
 from foretell.api import Case
+from foretell.cli import main
 from foretell.cli.predict import predict
 
 COMMAND = [sys.executable, "-c", "from foretell.cli import main; main()"]
 
 
-def run(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *args], capture_output=True, text=True, cwd=cwd, timeout=120)
+def run(
+    *args: str, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *args],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=120,
+        env={**os.environ, **environment},
+    )
 
 
 def test_predict_options_are_the_fields_of_a_case() -> None:
-    outside = {"max_batch", "json_output", "trace", "cases", "out"}
+    outside = {"context", "max_batch", "json_output", "trace", "cases", "out"}
     assert set(inspect.signature(predict).parameters) - outside == {
         f.name for f in dataclasses.fields(Case)
     }
@@ -100,6 +112,7 @@ BAD_CALLS = {
     "missing file": (["predict", "nowhere.py:f"], "nowhere.py"),
     "missing function": (["predict", "json:nothing"], "nothing"),
     "cases without out": (["predict", "--cases", "x.jsonl"], "--out"),
+    "output without a name": (["predict", "--cases", __file__, "--out", ""], "not a regular file"),
     "missing cases": (["predict", "--cases", "x.jsonl", "--out", "y"], "x.jsonl"),
     "bad transformer": (["predict", "transformer:layers=2"], "hidden"),
     "heads": (
@@ -108,6 +121,24 @@ BAD_CALLS = {
     ),
     "unknown module": (["predict", "timm:resnet18", "--recompute", "nope"], "nope"),
     "unknown device": (["devices", "zx81"], "zx81"),
+    "letters": (["predict", "timm:resnet18", "--batch", "x"], "'--batch': 'x' is not a number"),
+    "half a sample": (["predict", "timm:resnet18", "--batch", "1.5"], "'1.5' is not a whole"),
+    "unknown option": (["predict", "timm:resnet18", "--btach", "1"], "--btach"),
+    "option without value": (["predict", "timm:resnet18", "--batch"], "--batch"),
+    "unknown verb": (["preidct"], "Did you mean 'predict'"),
+    "two models": (["predict", "timm:resnet18", "timm:resnet34"], "timm:resnet34"),
+    "batch beside cases": (["predict", "--cases", "x", "--out", "y", "--batch", "8"], "--batch"),
+    "default beside cases": (
+        ["predict", "--cases", "x", "--out", "y", "--precision", "fp32"],
+        "--precision",
+    ),
+    "max batch beside cases": (
+        ["predict", "--cases", "x", "--out", "y", "--max-batch"],
+        "--max-batch",
+    ),
+    "trace beside cases": (["predict", "--cases", "x", "--out", "y", "--trace", "t"], "--trace"),
+    "json beside cases": (["predict", "--cases", "x", "--out", "y", "--json"], "--json"),
+    "model beside cases": (["predict", "m", "--cases", "x", "--out", "y"], "model argument"),
     "bad torch": (["predict", "timm:resnet18", "--torch-version", "new"], "version"),
     "split batch": (
         ["predict", "timm:resnet18", "--global-batch", "10", "--cluster", "4xt4"],
@@ -144,3 +175,111 @@ def test_a_model_that_cannot_run_without_data_names_its_line(tmp_path: Path) -> 
     assert done.returncode == 1
     assert "odd.py:8" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_model_file_that_exits_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "quits.py").write_text("import sys\nsys.exit(0)\n")
+    done = run("predict", "quits.py:build", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "quits.py:2" in done.stderr and "SystemExit" in done.stderr
+
+
+def test_a_file_none_of_whose_cases_can_be_answered_ends_with_one(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text('{"model": "timm:nothing"}\n')
+    done = run("predict", "--cases", str(cases), "--out", str(tmp_path / "out.jsonl"))
+    assert done.returncode == 1
+    assert "no case" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_interrupted_run_says_how_to_go_on(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(
+        "import time\ndef build():\n    print('started', flush=True)\n    time.sleep(60)\n"
+    )
+    (tmp_path / "cases.jsonl").write_text('{"model": "slow.py:build"}\n')
+    process = subprocess.Popen(
+        [*COMMAND, "predict", "--cases", "cases.jsonl", "--out", "out.jsonl"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "started\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors == "foretell: interrupted: run the same command again to go on\n"
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "models"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    process.stderr.close()
+    assert process.wait(timeout=60) == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("verb", [["devices"], ["--help"], ["--version"], ["models", "--json"]])
+def test_a_full_disk_gets_one_sentence(verb: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, *verb], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("foretell: output cannot be written: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_nobody_listening_is_no_error() -> None:
+    code = "import os; os.close(1); os.execv({0!r}, {0!r}.split() + {1!r})"
+    command = [*COMMAND[1:], "devices", "t4"]
+    done = subprocess.run(
+        [sys.executable, "-c", code.format(sys.executable, command)], stderr=subprocess.PIPE
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_terminal_that_knows_only_ascii_gets_plain_characters() -> None:
+    done = run("predict", "timm:resnet18", "--batch", "8", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert " us " in done.stdout
+    assert "###" in done.stdout
+
+
+@pytest.mark.parametrize("columns", ["30", "80", "100"])
+def test_tables_never_cut_a_cell(columns: str) -> None:
+    devices = run("devices", COLUMNS=columns).stdout
+    ids = {d["id"] for d in json.loads(run("devices", "--json").stdout)}
+    assert ids <= {line.split()[0] for line in devices.splitlines() if line.split()}
+    assert columns != "80" or max(map(len, devices.splitlines())) <= 80
+    forecast = run("predict", "timm:resnet18", COLUMNS=columns).stdout
+    assert "90 % interval" in forecast
+    assert "…" not in forecast + devices
+
+
+def test_no_batch_fits_is_said_rather_than_advised() -> None:
+    args = ["predict", "hf:meta-llama/Llama-3.1-8B", "--max-batch", "--cluster", "t4"]
+    answer = json.loads(run(*args, "--json").stdout)
+    assert answer["max_batch"] == 0
+    assert answer["subject"]["batch"] == 1
+    shown = run(*args).stdout
+    assert "none, not even 1" in shown
+    assert "smaller batch" not in shown
+
+
+@pytest.mark.parametrize("prefix", ["timm:", "hf:", "", "transformer:", "x.py:"])
+def test_a_name_of_thousands_of_letters_gets_one_sentence(
+    prefix: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["foretell", "predict", prefix + "n" * 5000])
+    with pytest.raises(SystemExit) as done:
+        main()
+    assert done.value.code == 2
+    assert len(capsys.readouterr().err) < 1500

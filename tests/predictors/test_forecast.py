@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -74,6 +75,15 @@ def test_memory_breakdown_adds_up(forecast: foretell.Forecast) -> None:
 def test_it_shows_itself_as_text_and_html(forecast: foretell.Forecast) -> None:
     assert "step time" in str(forecast)
     assert "<table>" in forecast._repr_html_()
+
+
+def test_leaving_the_domain_is_said_wherever_a_forecast_shows_itself(
+    forecast: foretell.Forecast,
+) -> None:
+    for in_domain in (True, False):
+        shown = dataclasses.replace(forecast, in_domain=in_domain)
+        assert ("out of domain" in str(shown)) is not in_domain
+        assert ("out of domain" in shown._repr_html_()) is not in_domain
 
 
 def test_fits_on_compares_with_another_device(forecast: foretell.Forecast) -> None:

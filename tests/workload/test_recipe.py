@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from foretell.errors import InputError
@@ -30,6 +31,10 @@ def test_accumulation_follows_from_the_global_batch() -> None:
         ({"epochs": 1.0}, "samples"),
         ({"steps": 5, "tokens": 1e6}, "give one"),
         ({"torch_version": "two"}, "2.4"),
+        ({"batch": "x"}, "batch='x' must be a whole number"),
+        ({"batch": None}, "batch=None must be a whole number"),
+        ({"compile": "yes"}, "compile='yes' must be true or false"),
+        ({"optimizer": 3}, "optimizer=3 must be a text"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(fields: dict[str, object], says: str) -> None:
@@ -45,3 +50,8 @@ def test_a_global_batch_that_does_not_divide_is_refused() -> None:
 def test_attention_is_fused_since_torch_two() -> None:
     assert not Recipe(torch_version="1.13").fused_attention
     assert Recipe(torch_version="2.0.1+cu118").fused_attention
+
+
+def test_numbers_of_other_libraries_are_numbers() -> None:
+    recipe = Recipe(batch=np.int64(8), tokens=np.float32(64.0))  # type: ignore[arg-type]
+    assert (type(recipe.batch), type(recipe.tokens)) == (int, float)

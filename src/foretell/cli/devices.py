@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
+
+from foretell.units import format_bytes
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from foretell.cluster import Device
 
 
 def devices(
@@ -15,11 +23,10 @@ def devices(
     import dataclasses
     import json
 
-    from foretell.cli.show import plain_table, print_line, print_table
+    from foretell.cli.show import fits_width, print_line, print_table
     from foretell.cluster import devices as all_devices
     from foretell.cluster import search
     from foretell.errors import UnknownNameError
-    from foretell.units import format_bytes
 
     found = list(search(text)) if text else list(all_devices().values())
     if not found:
@@ -30,20 +37,39 @@ def devices(
         ]
         print_line(json.dumps(rows))
         return
-    table = plain_table("id", "name", ">memory", ">GB/s", ">fp32", ">fp16", ">bf16", ">fp8", ">$/h")
-    for d in found:
-        rates = [
-            f"{d.peak(t) / 1e12:.0f}" if d.supports(t) else "–"
-            for t in ("fp32", "fp16", "bf16", "fp8")
-        ]
-        price = d.price_usd_per_hour
-        table.add_row(
-            d.id,
-            d.name,
-            format_bytes(d.memory_bytes),
-            f"{d.memory_bandwidth_bytes_per_s / 1e9:.0f}",
-            *rates,
-            f"{price[0]:.2f}–{price[1]:.2f}" if price else "–",
-        )
+    table = _table(found, _COLUMNS)
+    if not fits_width(table):
+        table = _table(found, {h: show for h, show in _COLUMNS.items() if h != "name"})
     print_table(table)
     print_line("Rates are dense TFLOP/s with fp32 accumulation; prices are per device and hour.")
+
+
+def _rate(device: Device, dtype: str) -> str:
+    return f"{device.peak(dtype) / 1e12:.0f}" if device.supports(dtype) else "–"
+
+
+def _price(device: Device) -> str:
+    price = device.price_usd_per_hour
+    return f"{price[0]:.2f}–{price[1]:.2f}" if price else "–"
+
+
+_COLUMNS: Mapping[str, Callable[[Device], str]] = {
+    "id": lambda d: d.id,
+    "name": lambda d: d.name,
+    ">memory": lambda d: format_bytes(d.memory_bytes),
+    ">GB/s": lambda d: f"{d.memory_bandwidth_bytes_per_s / 1e9:.0f}",
+    ">fp32": lambda d: _rate(d, "fp32"),
+    ">fp16": lambda d: _rate(d, "fp16"),
+    ">bf16": lambda d: _rate(d, "bf16"),
+    ">fp8": lambda d: _rate(d, "fp8"),
+    ">$/h": _price,
+}
+
+
+def _table(found: Iterable[Device], columns: Mapping[str, Callable[[Device], str]]) -> Table:
+    from foretell.cli.show import plain_table
+
+    table = plain_table(*columns)
+    for device in found:
+        table.add_row(*(show(device) for show in columns.values()))
+    return table

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from foretell.errors import InputError
+from foretell.cli.usage import a_number, whole_number
+from foretell.errors import CannotError, InputError
 
 if TYPE_CHECKING:
     from foretell.api import Case
@@ -17,9 +18,11 @@ _HOW = "How it is trained"
 _WHERE = "Where"
 _LENGTH = "How long"
 _OUTPUT = "Output"
+_NOT_OF_THE_CASE = ("context", "model", "max_batch", "json_output", "trace", "cases", "out")
 
 
 def predict(
+    context: typer.Context,
     model: Annotated[
         Optional[str],
         typer.Argument(
@@ -37,17 +40,22 @@ def predict(
     batch: Annotated[
         Optional[int],
         typer.Option(
-            help="Samples per device and forward pass. [default: 32]", rich_help_panel=_HOW
+            parser=whole_number,
+            help="Samples per device and forward pass; 32 if left out.",
+            rich_help_panel=_HOW,
         ),
     ] = None,
     global_batch: Annotated[
-        Optional[int], typer.Option(help="Samples per optimizer step.", rich_help_panel=_HOW)
+        Optional[int],
+        typer.Option(parser=whole_number, help="Samples per optimizer step.", rich_help_panel=_HOW),
     ] = None,
     image_size: Annotated[
-        Optional[int], typer.Option(help="Pixels per side.", rich_help_panel=_MODEL)
+        Optional[int],
+        typer.Option(parser=whole_number, help="Pixels per side.", rich_help_panel=_MODEL),
     ] = None,
     seq: Annotated[
-        Optional[int], typer.Option(help="Tokens per sequence.", rich_help_panel=_MODEL)
+        Optional[int],
+        typer.Option(parser=whole_number, help="Tokens per sequence.", rich_help_panel=_MODEL),
     ] = None,
     mode: Annotated[str, typer.Option(help="train or infer.", rich_help_panel=_HOW)] = "train",
     precision: Annotated[
@@ -84,16 +92,20 @@ def predict(
         ),
     ] = False,
     epochs: Annotated[
-        Optional[float], typer.Option(help="Passes over the data.", rich_help_panel=_LENGTH)
+        Optional[float],
+        typer.Option(parser=a_number, help="Passes over the data.", rich_help_panel=_LENGTH),
     ] = None,
     samples: Annotated[
-        Optional[int], typer.Option(help="Samples in the data set.", rich_help_panel=_LENGTH)
+        Optional[int],
+        typer.Option(parser=whole_number, help="Samples in the data set.", rich_help_panel=_LENGTH),
     ] = None,
     steps: Annotated[
-        Optional[int], typer.Option(help="Optimizer steps.", rich_help_panel=_LENGTH)
+        Optional[int],
+        typer.Option(parser=whole_number, help="Optimizer steps.", rich_help_panel=_LENGTH),
     ] = None,
     tokens: Annotated[
-        Optional[float], typer.Option(help="Tokens to train on.", rich_help_panel=_LENGTH)
+        Optional[float],
+        typer.Option(parser=a_number, help="Tokens to train on.", rich_help_panel=_LENGTH),
     ] = None,
     predictor: Annotated[str, typer.Option(help="Which predictor.", rich_help_panel=_OUTPUT)] = (
         "analytic"
@@ -101,7 +113,9 @@ def predict(
     max_batch: Annotated[
         bool,
         typer.Option(
-            "--max-batch", help="Find the largest batch that fits.", rich_help_panel=_OUTPUT
+            "--max-batch",
+            help="Find the largest batch that fits; forecast it unless --batch names another.",
+            rich_help_panel=_OUTPUT,
         ),
     ] = False,
     json_output: Annotated[
@@ -129,10 +143,10 @@ def predict(
     --epochs 90 --samples 1281167[/bold]
     """
     options = dict(locals())
-    outside = ("model", "max_batch", "json_output", "trace", "cases", "out")
-    shared = {name: value for name, value in options.items() if name not in outside}
+    shared = {name: value for name, value in options.items() if name not in _NOT_OF_THE_CASE}
     if cases is not None:
-        _predict_file(model, cases, out)
+        _refuse_beside_cases(context)
+        _predict_file(cases, out)
         return
     if model is None:
         raise InputError("no model given: name one, such as timm:resnet50, or use --cases FILE")
@@ -143,24 +157,40 @@ def predict(
     _predict_one(Case(model=model, **shared), max_batch, json_output, trace)
 
 
+def _refuse_beside_cases(context: typer.Context) -> None:
+    """A case file says everything itself: options beside it would be ignored."""
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source = context.get_parameter_source(name)
+        if source is None or source.name == "DEFAULT" or name in ("cases", "out"):
+            continue
+        if name == "model":
+            raise InputError("--cases brings its own models: leave the model argument out")
+        what = "each line of FILE" if name not in _NOT_OF_THE_CASE else "a single forecast"
+        raise InputError(
+            f"{parameter.opts[0]} does not go with --cases FILE: it belongs to {what}, "
+            "so leave it out here"
+        )
+
+
 def _predict_one(case: Case, max_batch: bool, json_output: bool, trace: Path | None) -> None:
     import json
 
     from foretell.api import max_batch_of, workload_of
-    from foretell.cli.show import progress, show_forecast
+    from foretell.cli.show import print_line, progress, show_forecast
     from foretell.predictors import predictor
 
     with progress(f"capturing {case.model}", quiet=json_output):
         workload, cluster = workload_of(case)
     largest = max_batch_of(workload, cluster) if max_batch else None
-    if largest and case.batch is None and case.global_batch is None:
-        workload = workload.at_batch(largest)
+    if largest is not None and case.batch is None and case.global_batch is None:
+        workload = workload.at_batch(max(1, largest))
     forecast = predictor(case.predictor).predict(workload, cluster)
     if trace is not None:
         _write_trace(case, workload, cluster, trace)
     if json_output:
         extra = {} if largest is None else {"max_batch": largest}
-        print(json.dumps(forecast.to_dict() | extra))
+        print_line(json.dumps(forecast.to_dict() | extra))
     else:
         show_forecast(forecast, workload, cluster, largest)
 
@@ -184,14 +214,17 @@ def _write_trace(case: Case, workload: Any, cluster: Any, path: Path) -> None:
         raise InputError(f"trace {str(path)!r} cannot be written: {error.strerror}") from error
 
 
-def _predict_file(model: str | None, cases: Path, out: Path | None) -> None:
-    if model is not None:
-        raise InputError("--cases brings its own models: leave the model argument out")
+def _predict_file(cases: Path, out: Path | None) -> None:
     if out is None:
         raise InputError("--cases needs --out FILE.jsonl for the answers")
     from foretell.cases import run_cases
     from foretell.cli.show import counted_progress, print_line
 
-    with counted_progress("predicting") as advance:
-        answered, failed = run_cases(cases, out, advance)
+    try:
+        with counted_progress("predicting") as advance:
+            answered, failed = run_cases(cases, out, advance)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("run the same command again to go on") from None
     print_line(f"{answered} answered, {failed} failed, in {out}")
+    if not answered:
+        raise CannotError(f"no case of {str(cases)!r} could be answered: see the errors in {out}")

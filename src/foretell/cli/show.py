@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 
 from rich import box
@@ -19,9 +20,10 @@ from foretell.workload import Workload
 _BAR_WIDTH = 24
 
 _WIDTH_IN_FILES = 140
+_ANY = 10_000
 
 _console = Console()
-if not _console.is_terminal:
+if not _console.is_terminal and "COLUMNS" not in os.environ:
     _console = Console(width=_WIDTH_IN_FILES)
 _status = Console(stderr=True)
 
@@ -40,7 +42,8 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[None]:
 def counted_progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr; the yielded function takes (done, total)."""
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=_status, transient=True) as bar:
+    quiet = not _status.is_terminal
+    with Progress(*columns, console=_status, transient=True, disable=quiet) as bar:
         task = bar.add_task(what, total=None)
 
         def advance(done: int, total: int) -> None:
@@ -55,15 +58,33 @@ def print_line(text: str) -> None:
 
 
 def print_table(table: Table) -> None:
-    """A table on stdout."""
-    _console.print(table)
+    """A table on stdout; lines get longer than a narrow terminal rather than lose a cell."""
+    (_console if fits_width(table) else Console(width=_needed(table))).print(table)
+
+
+def fits_width(table: Table) -> bool:
+    """Whether the terminal is wide enough for every cell of the table."""
+    return _needed(table) <= _console.width
+
+
+def _needed(table: Table) -> int:
+    return _console.measure(table, options=_console.options.update(max_width=_ANY)).maximum
+
+
+def _print_text(text: str, style: str) -> None:
+    """A styled line on stdout, whole even where the terminal is narrower."""
+    _console.print(Text(text, style=style), soft_wrap=True)
 
 
 def plain_table(*headers: str, title: str | None = None) -> Table:
     """The house style for tables; headers that start with '>' are right-aligned."""
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
     for header in headers:
-        table.add_column(header.lstrip(">"), justify="right" if header.startswith(">") else "left")
+        table.add_column(
+            header.lstrip(">"),
+            justify="right" if header.startswith(">") else "left",
+            no_wrap=True,
+        )
     return table
 
 
@@ -73,7 +94,7 @@ def show_forecast(
     """The whole forecast on one screen."""
     s = forecast.subject
     print_line("")
-    _console.print(Text(forecast.title, style="bold"))
+    _print_text(forecast.title, "bold")
     print_line(
         f"{format_count(float(s['parameters']))} parameters, "
         f"{format_count(float(s['flops_per_sample']), 'FLOP')} per {s['sample']} and step, "
@@ -86,18 +107,16 @@ def show_forecast(
     verdict = Text("yes", style="green") if forecast.fits else Text("no", style="bold red")
     table.add_row(f"fits in {format_bytes(device.memory_bytes)}", verdict, "")
     if largest_batch is not None:
-        table.add_row("largest batch that fits", str(largest_batch), "")
+        table.add_row("largest batch that fits", str(largest_batch or "none, not even 1"), "")
     print_table(table)
-    _console.print(_breakdown("time", forecast.breakdown["phase"], format_duration))
-    _console.print(_breakdown("operators", forecast.breakdown["class"], format_duration, 6))
+    print_table(_breakdown("time", forecast.breakdown["phase"], format_duration))
+    print_table(_breakdown("operators", forecast.breakdown["class"], format_duration, 6))
     memory = {k: v for k, v in forecast.breakdown["memory"].items() if k != "allocated_peak"}
-    _console.print(_breakdown("memory", memory, format_bytes))
+    print_table(_breakdown("memory", memory, format_bytes))
     for note in forecast.notes:
-        _console.print(Text(f"note: {note}", style="yellow" if not forecast.in_domain else "dim"))
+        _print_text(f"note: {note}", "yellow" if not forecast.in_domain else "dim")
     domain = "in domain" if forecast.in_domain else "out of domain"
-    _console.print(
-        Text(f"predictor {forecast.predictor}, version {forecast.version}, {domain}", style="dim")
-    )
+    _print_text(f"predictor {forecast.predictor}, version {forecast.version}, {domain}", "dim")
 
 
 def _breakdown(

@@ -15,7 +15,8 @@ from foretell.errors import UnknownNameError
 
 _DEVICE_FILES = ("nvidia", "amd", "cpu")
 LOCAL = "local"
-_HINT = "one of your own can be described in a cluster .toml file"
+DEVICE_CHOICES = "'foretell devices' lists them"
+_OWN = "one of your own can be described in a cluster .toml file"
 
 
 @cache
@@ -78,7 +79,7 @@ def device(name: str) -> Device:
     key = aliases().get(key, key)
     if key not in devices():
         known = [*devices(), *aliases(), LOCAL]
-        raise UnknownNameError("device", name, known, _HINT)
+        raise UnknownNameError("device", name, known, f"{DEVICE_CHOICES}; {_OWN}")
     return devices()[key]
 
 
@@ -88,8 +89,13 @@ def link(name: str) -> Link:
     key = link_aliases().get(key, key)
     if key not in links():
         known = [*links(), *link_aliases()]
-        raise UnknownNameError("link", name, known, _HINT)
+        raise UnknownNameError("link", name, known, f"{link_choices()}; {_OWN}")
     return links()[key]
+
+
+def link_choices() -> str:
+    """The links there are, for whoever named another."""
+    return f"use one of {', '.join(links())}"
 
 
 def search(text: str) -> tuple[Device, ...]:

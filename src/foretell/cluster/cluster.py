@@ -11,6 +11,8 @@ from foretell.cluster.device import Device
 from foretell.cluster.link import Link
 from foretell.errors import InputError
 
+_MOST = 1_000_000
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeGroup:
@@ -28,7 +30,7 @@ class NodeGroup:
 
     def __post_init__(self) -> None:
         for field in ("count", "gpus_per_node", "nics_per_node"):
-            self._check_count(field, getattr(self, field))
+            self._check_count(field, getattr(self, field), _MOST)
         if self.host_memory_bytes is not None:
             self._check_count("host_memory_bytes", self.host_memory_bytes)
         if not self.network_link.is_network:
@@ -70,11 +72,13 @@ class NodeGroup:
             text += f":{self.gpu_link.id}"
         return text
 
-    def _check_count(self, field: str, value: object) -> None:
+    def _check_count(self, field: str, value: object, most: float = math.inf) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise InputError(
                 f"nodes of {self.device.id}: {field}={value!r} must be a whole number of 1 or more"
             )
+        if value > most:
+            raise InputError(f"nodes of {self.device.id}: {field}={value} must be at most {most}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

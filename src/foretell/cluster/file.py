@@ -130,7 +130,7 @@ class _Reader:
             return own or catalogue.device(name)
         except UnknownNameError:
             known = [*self._devices, *catalogue.devices(), *catalogue.aliases(), catalogue.LOCAL]
-            hint = f"one of your own goes into [devices.{name}]"
+            hint = f"{catalogue.DEVICE_CHOICES}; one of your own goes into [devices.{name}]"
             raise UnknownNameError(f"device in {where}:", name, known, hint) from None
 
     def link(self, name: str, where: str) -> Link:
@@ -139,7 +139,7 @@ class _Reader:
             return own or catalogue.link(name)
         except UnknownNameError:
             known = [*self._links, *catalogue.links(), *catalogue.link_aliases()]
-            hint = f"one of your own goes into [links.{name}]"
+            hint = f"{catalogue.link_choices()}; one of your own goes into [links.{name}]"
             raise UnknownNameError(f"link in {where}:", name, known, hint) from None
 
     def _device_base(self, name: str, table: Table, where: str) -> Device | None:
@@ -181,5 +181,5 @@ def _read_toml(path: str) -> dict[str, Any]:
         raise InputError(f"cluster file {path!r} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"cluster file {path!r} is not UTF-8 text: save it as such") from None
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"cluster file {path!r} is not valid TOML: {error}") from None

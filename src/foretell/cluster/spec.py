@@ -24,15 +24,18 @@ from foretell.cluster.cluster import Cluster, NodeGroup, node_group
 from foretell.cluster.device import Device
 from foretell.cluster.file import read_cluster_file
 from foretell.cluster.link import Link
-from foretell.errors import InputError
+from foretell.errors import InputError, described
 
 _EXAMPLES = "write for example a100-80gb, 8xa100-80gb or 2x8xh100-sxm:ib-ndr"
 # More in one node is nearly always a forgotten number of nodes, and would promise far too much.
 _MOST_GPUS_PER_NODE = 16
+_MOST_DIGITS = 7
 
 
 def parse_cluster(text: str) -> Cluster:
     """The cluster a text or a .toml file describes."""
+    if not isinstance(text, str):
+        raise InputError(f"cluster is {described(text)}: {_EXAMPLES}")
     text = text.strip()
     if text.lower().endswith(".toml"):
         return read_cluster_file(text)
@@ -94,9 +97,10 @@ def _leading_counts(text: str, group: str) -> tuple[list[int], str]:
     counts: list[int] = []
     while match := re.match(r"([-0-9.]+)[x*]", text):
         number = match.group(1)
-        if not number.isdigit() or int(number) < 1:
+        if not number.isdigit() or len(number) > _MOST_DIGITS or int(number) < 1:
             raise InputError(
-                f"cluster {group!r} has the count {number}: write a whole number of 1 or more"
+                f"cluster {group!r} has the count {number}: write a whole number of 1 or more, "
+                "up to a million"
             )
         counts.append(int(number))
         text = text[match.end() :]

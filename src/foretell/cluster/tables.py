@@ -17,6 +17,9 @@ from foretell.errors import InputError, UnknownNameError, near_matches
 
 Table = Mapping[str, Any]
 
+# Nothing on earth is outside, in the units of the keys; forecasts inside stay finite.
+_LEAST, _MOST = 1e-6, 1e9
+
 # TOML key -> (field, what one unit of it is in SI)
 _DEVICE_NUMBERS: dict[str, tuple[str, float]] = {
     "vector_tflops": ("vector_flops_per_s", 1e12),
@@ -140,8 +143,13 @@ def number(table: Table, key: str, where: str, *, zero: bool = False) -> float:
     wanted = "a number of 0 or more" if zero else "a positive number"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{where}: {key} is {value!r}: write {wanted} without quotes or units")
-    if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+    if not 0 <= value < math.inf or (value == 0 and not zero):
         raise InputError(f"{where}: {key} is {value!r}: write {wanted}")
+    if value and not _LEAST <= value <= _MOST:
+        raise InputError(
+            f"{where}: {key} is {value}: write a number between {_LEAST:g} and {_MOST:g} "
+            "in the unit of its name"
+        )
     return float(value)
 
 
@@ -150,6 +158,8 @@ def whole(table: Table, key: str, where: str) -> int:
     value = table[key]
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(f"{where}: {key} is {value!r}: write a whole number of 1 or more")
+    if value > _MOST:
+        raise InputError(f"{where}: {key} is {value}: write at most {_MOST:g}")
     return value
 
 

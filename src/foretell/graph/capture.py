@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,8 @@ import torch
 from foretell.errors import CaptureError
 from foretell.graph.graph import Graph, Parameters, Storages
 from foretell.graph.kinds import DTYPES, KindTable, split_batch
-from foretell.graph.loss import Loss, default_loss
+from foretell.graph.loss import Loss, check_loss, default_loss
+from foretell.graph.meta_copy import meta_copy
 from foretell.graph.meta_kernels import register_meta_kernels
 from foretell.graph.ops import Phase, Role
 from foretell.graph.recorder import Recorder
@@ -24,6 +25,7 @@ from foretell.graph.whole_rows import assume_whole_rows
 
 # Far above any size a model has by itself, so that divisible by it means: made of the batch.
 _PRIMES = (1_000_003, 1_000_033, 1_000_037, 1_000_039, 1_000_081)
+_NEVER_A_SIZE = 2**61 - 1
 _AUTOCAST = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}
 _PURE = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp8": torch.bfloat16}
 
@@ -49,47 +51,56 @@ class Subject:
     loss: Loss | None = None
     training_only: tuple[str, ...] = ()
     """Keyword inputs that inference leaves out, such as labels."""
+    own: bool = False
+    """The module is the user's and must stay as it is; built ones are ours to change."""
+    example_batch: int = 1
+    """The batch of the example inputs."""
     meta: dict[str, Any] = field(default_factory=dict)
 
 
 def capture(subject: Subject, options: CaptureOptions | None = None) -> Graph:
-    """The Graph of one step of `subject`, exact at every batch size."""
-    options = options or CaptureOptions()
-    module = _on_meta(subject.module)
-    module.train(options.mode == "train")
-    if options.precision in _PURE:
-        module.to(_PURE[options.precision])
-    prime = _free_prime(module)
-    with torch.device("meta"):
-        args, kwargs = subject.inputs(prime)
-    if options.mode == "infer":
-        kwargs = {k: v for k, v in kwargs.items() if k not in subject.training_only}
-    args, kwargs = _prepare_inputs(args, kwargs, options)
-    if options.channels_last:
-        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    recorder = Recorder(KindTable(prime))
-    parameters = _adopt_parameters(recorder, module)
-    roles = _adopt_others(recorder, module, args, kwargs)
+    """The Graph of one step of `subject`, recorded once and rescaled to any batch size."""
+    return record(subject, options or CaptureOptions())[0]
+
+
+def record(
+    subject: Subject,
+    options: CaptureOptions,
+    *,
+    batch: int | None = None,
+    most_calls: int | None = None,
+) -> tuple[Graph, int]:
+    """The Graph of one step and the number of calls it took.
+
+    Without `batch` the step is run at a prime batch and scales; with it, it is run at that batch
+    and holds there only. More than `most_calls` calls are refused.
+    """
     with failures_explained(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        module = meta_copy(subject.module) if subject.own else subject.module
+        module.train(options.mode == "train")
+        if options.precision in _PURE:
+            module.to(_PURE[options.precision])
+        prime = _free_prime(module, subject) if batch is None else _NEVER_A_SIZE
+        with torch.device("meta"):
+            args, kwargs = subject.inputs(batch or prime)
+        if options.mode == "infer":
+            kwargs = {k: v for k, v in kwargs.items() if k not in subject.training_only}
+        args, kwargs = _prepare_inputs(args, kwargs, options)
+        if options.channels_last:
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        recorder = Recorder(KindTable(prime), most_calls=most_calls)
+        parameters = _adopt_parameters(recorder, module)
+        roles = _adopt_others(recorder, module, args, kwargs)
         _run_step(recorder, subject, module, args, kwargs, options)
-    grads = [p.grad for p in module.parameters() if p.grad is not None]
-    return _assemble(recorder, parameters, roles, grads, subject.meta)
-
-
-def _on_meta(module: torch.nn.Module) -> torch.nn.Module:
-    """The module itself when it is on meta already, else a copy there with its ties intact."""
-    tensors = [*module.parameters(), *module.buffers()]
-    if all(t.is_meta for t in tensors):
-        return module
-    memo: dict[int, Any] = {}
-    for tensor in tensors:
-        shape_only = torch.empty_like(tensor, device="meta")
-        is_parameter = isinstance(tensor, torch.nn.Parameter)
-        memo[id(tensor)] = (
-            torch.nn.Parameter(shape_only, tensor.requires_grad) if is_parameter else shape_only
-        )
-    return copy.deepcopy(module, memo)
+        if not recorder.op_kind:
+            raise CaptureError("the model runs no operators: there is nothing to forecast")
+        grads = [p.grad for p in module.parameters() if p.grad is not None]
+        notes = _assumptions(recorder) if subject.own else {}
+        graph = _assemble(recorder, parameters, roles, grads, {**subject.meta, **notes})
+    if batch is not None:
+        graph = dataclasses.replace(graph, batch=batch, only_batch=batch)
+    return graph, recorder.calls
 
 
 def _run_step(
@@ -122,22 +133,30 @@ def _run_step(
         if training:
             loss = (subject.loss or default_loss)(out)
             del out
-            if not loss.requires_grad:
-                raise CaptureError(
-                    "the loss does not depend on any trainable parameter: nothing to train; "
-                    "use mode 'infer' or unfreeze parameters"
-                )
+            check_loss(loss)
             loss.backward()
             del loss
 
 
-def _free_prime(module: torch.nn.Module) -> int:
-    """A prime that divides no size of the model, so that only the batch is divisible by it."""
-    sizes = {d for t in (*module.parameters(), *module.buffers()) for d in t.shape}
+def _assumptions(recorder: Recorder) -> dict[str, list[str]]:
+    """Notes on what the step was told about values that only data could give."""
+    notes = [
+        f"{line} reads a value that depends on data: {number} was assumed"
+        for line, number in recorder.assumed.items()
+    ]
+    return {"notes": notes} if notes else {}
+
+
+def _free_prime(module: torch.nn.Module, subject: Subject) -> int:
+    """A prime that divides no size of model or sample, so that only the batch is divisible."""
+    with torch.device("meta"):
+        sample = subject.inputs(1)
+    tensors = (*module.parameters(), *module.buffers(), *_all_tensors(sample))
+    sizes = {d for t in tensors for d in t.shape if d}
     for prime in _PRIMES:
-        if not any(size % prime == 0 for size in sizes if size):
+        if not any(size % prime == 0 for size in sizes):
             return prime
-    raise CaptureError("every probe batch divides a parameter size: this model cannot be rescaled")
+    raise CaptureError("every probe batch divides a size of the model: it cannot be rescaled")
 
 
 def _prepare_inputs(

@@ -103,7 +103,11 @@ class Parameters:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """A step of a model at batch size `batch`; `at(batch)` gives it at any other, exactly."""
+    """A step of a model at batch size `batch`; `at(batch)` gives it at any other.
+
+    Where the model's own code depends on the batch size, `only_batch` is the one batch the graph
+    holds for.
+    """
 
     kinds: Kinds
     op_kind: Ints
@@ -120,7 +124,8 @@ class Graph:
     modules: tuple[str, ...]
     batch: int
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """Where it came from: source, options, versions, sample sizes."""
+    """Where it came from: source, options, versions, sample sizes; `notes` on its limits."""
+    only_batch: int | None = None
 
     def __len__(self) -> int:
         return len(self.op_kind)
@@ -129,7 +134,17 @@ class Graph:
         """The same step at another batch size."""
         if batch < 1:
             raise InputError(f"batch {batch} is not a batch size: give a whole number from 1 up")
+        if self.only_batch is not None and batch != self.only_batch:
+            raise InputError(
+                f"the model's operators depend on the batch size and this graph holds for batch "
+                f"{self.only_batch} only: capture the model at batch {batch}"
+            )
         return self if batch == self.batch else dataclasses.replace(self, batch=int(batch))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a forecast made from this graph should tell its reader."""
+        return tuple(self.meta.get("notes", ()))
 
     @cached_property
     def kind_flops(self) -> Floats:

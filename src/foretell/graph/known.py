@@ -54,12 +54,17 @@ def evaluate(func: Any, args: Any, kwargs: Any) -> Any:
         return None
 
 
-def scalar_of(tensor: torch.Tensor) -> bool | int | float:
-    """What reading a number out of a tensor answers: its value, else nothing there, so no."""
+def scalar_of(tensor: torch.Tensor) -> bool | int | float | None:
+    """The number in a tensor of one element, where it is known."""
     value = value_of(tensor)
-    if value is not None and value.numel() == 1:
-        number: bool | int | float = value.item()
-        return number
+    if value is None or value.numel() != 1:
+        return None
+    number: bool | int | float = value.item()
+    return number
+
+
+def assumed_scalar(tensor: torch.Tensor) -> bool | int | float:
+    """What reading an unknown number answers: nothing is there, so no."""
     if tensor.dtype == torch.bool:
         return False
     return 0.0 if tensor.is_floating_point() else 0

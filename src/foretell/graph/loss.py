@@ -39,6 +39,24 @@ def default_loss(out: Any) -> torch.Tensor:
     return means[0] if len(means) == 1 else torch.stack(means).sum()
 
 
+def check_loss(loss: Any) -> None:
+    """Refuse what cannot be differentiated."""
+    if not isinstance(loss, torch.Tensor):
+        raise CaptureError(
+            f"the loss is a {type(loss).__name__}: it must be a tensor with a single number"
+        )
+    if loss.numel() != 1:
+        raise CaptureError(
+            f"the loss has shape {list(loss.shape)}: reduce it to a single number, such as its mean"
+        )
+    if not loss.requires_grad:
+        raise CaptureError(
+            "the loss does not depend on any trainable parameter: nothing to train; use mode "
+            "'infer', unfreeze parameters, or run forward without torch.no_grad and "
+            "torch.inference_mode"
+        )
+
+
 def class_targets(shape: Sequence[int], device: torch.device) -> torch.Tensor:
     """Labels for a loss: given with the data, so no operator of the step makes them."""
     make = torch.empty if device.type == "meta" else torch.zeros

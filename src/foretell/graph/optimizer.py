@@ -71,7 +71,8 @@ def optimizer(name: str) -> Optimizer:
     try:
         return OPTIMIZERS[name]
     except KeyError:
-        raise UnknownNameError("optimizer", name, OPTIMIZERS) from None
+        hint = f"use one of {', '.join(OPTIMIZERS)}"
+        raise UnknownNameError("optimizer", name, OPTIMIZERS, hint) from None
 
 
 def with_optimizer(graph: Graph, name: str, *, master_weights: bool = False) -> Graph:

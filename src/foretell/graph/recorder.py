@@ -18,6 +18,7 @@ from foretell.errors import CaptureError
 from foretell.graph import known
 from foretell.graph.cost import Call
 from foretell.graph.kinds import KindTable, attributes, spec_of
+from foretell.graph.lines import line_of_caller
 from foretell.graph.memo import Plan, Signature, signature, tensors_in
 from foretell.graph.ops import Phase, classify
 
@@ -33,9 +34,12 @@ _ACCUMULATE_GRAD = 2**63
 class Recorder(TorchDispatchMode):
     """Collects the rows of a Graph. Use as a context manager around forward and backward."""
 
-    def __init__(self, kinds: KindTable) -> None:
+    def __init__(self, kinds: KindTable, *, most_calls: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.kinds = kinds
+        self.calls = 0
+        """Counted where they are limited."""
+        self.most_calls = most_calls
         self.op_kind: list[int] = []
         self.op_phase: list[int] = []
         self.op_module: list[int] = []
@@ -48,6 +52,8 @@ class Recorder(TorchDispatchMode):
         self.storage_module: list[int] = []
         self.modules: dict[str, int] = {"": 0}
         self.module_stack: list[int] = []
+        self.assumed: dict[str, bool | int | float] = {}
+        """Lines that read a number nobody knows, and what they were told."""
         self._live: dict[int, tuple[int, Any]] = {}
         self._writer: list[int] = []
         self._parameter_of: dict[int, int] = {}
@@ -78,8 +84,10 @@ class Recorder(TorchDispatchMode):
         if traits is None:
             traits = self._traits[func] = _traits(func)
         name, no_kernel = traits
+        if self.most_calls is not None:
+            self._count(name, args)
         if name == "_local_scalar_dense":
-            return known.scalar_of(args[0])
+            return self._read(args[0])
         if no_kernel:
             out = func(*args, **kwargs)
             for tensor in tensors_in(out):
@@ -107,6 +115,27 @@ class Recorder(TorchDispatchMode):
             self._append(plan.kind, name, inputs, out)
             known.follow(name, func, args, kwargs, inputs, out)
         return out
+
+    def _count(self, name: str, args: tuple[Any, ...]) -> None:
+        """Add a call, and the pieces it joins or makes; refuse it beyond the limit."""
+        pieces = sum(len(a) for a in args if isinstance(a, list))
+        if name in ("unbind", "split"):
+            rest = args[1:] if name == "unbind" else args[2:]
+            size = args[0].shape[rest[0] if rest else 0]
+            pieces += size // max(args[1], 1) if name == "split" else size
+        self.calls += 1 + pieces
+        if self.most_calls is not None and self.calls > self.most_calls:
+            raise CaptureError(
+                f"the step runs more than {self.most_calls:,} operators: does it loop over the "
+                "batch, one sample at a time?"
+            )
+
+    def _read(self, tensor: torch.Tensor) -> bool | int | float:
+        number = known.scalar_of(tensor)
+        if number is None:
+            number = known.assumed_scalar(tensor)
+            self.assumed[line_of_caller()] = number
+        return number
 
     def _append(self, kind: int, name: str, inputs: list[torch.Tensor], out: Any) -> None:
         index = len(self.op_kind)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -11,6 +10,8 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from foretell.errors import CaptureError, InputError
+from foretell.graph.hints import advice_for, reason_of
+from foretell.graph.lines import line_at_fault
 from foretell.graph.recorder import Recorder
 from foretell.graph.semantics import GpuSemantics
 
@@ -76,6 +77,18 @@ def recomputing(
 
 
 @contextlib.contextmanager
+def default_dtype(name: str | None = None) -> Iterator[None]:
+    """Make `name` the default number format, and put back whatever it was before."""
+    previous = torch.get_default_dtype()
+    if name is not None:
+        torch.set_default_dtype(getattr(torch, name))
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(previous)
+
+
+@contextlib.contextmanager
 def failures_explained() -> Iterator[None]:
     """Turn whatever a model raises into one sentence with the line at fault."""
     try:
@@ -84,19 +97,10 @@ def failures_explained() -> Iterator[None]:
         raise
     except CaptureError as error:
         raise CaptureError(
-            f"the model cannot be captured{_line_at_fault(error)}: {error}"
+            f"the model cannot be captured{line_at_fault(error)}: {error}"
         ) from error
-    except Exception as error:
-        reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
+    except (Exception, SystemExit) as error:
         raise CaptureError(
-            f"the model could not be run without data{_line_at_fault(error)}: "
-            f"{type(error).__name__}: {reason}; check the example inputs, and avoid branches and "
-            "shapes that depend on tensor values"
+            f"the model could not be run without data{line_at_fault(error)}: {reason_of(error)}; "
+            f"{advice_for(error)}"
         ) from error
-
-
-def _line_at_fault(error: BaseException) -> str:
-    """The innermost line that is neither ours nor torch's."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if "foretell/graph" not in f.filename and "/torch/" not in f.filename]
-    return f" at {own[-1].filename}:{own[-1].lineno} ({own[-1].line})" if own else ""

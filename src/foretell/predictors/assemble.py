@@ -73,7 +73,12 @@ def assemble(
         cost_usd=_cost(total, cluster),
         fits=memory.total_bytes <= smallest.memory_bytes,
         in_domain=trust.in_domain,
-        notes=(*trust.notes, *exchange.notes, *_memory_notes(memory.total_bytes, smallest)),
+        notes=(
+            *workload.graph.notes,
+            *trust.notes,
+            *exchange.notes,
+            *_memory_notes(memory.total_bytes, smallest, recipe.batch),
+        ),
         breakdown={
             "phase": {**_phase_seconds(workload.step, op_s), **exchange.breakdown()},
             "class": _class_seconds(workload.step, op_s),
@@ -144,13 +149,13 @@ def _cost(total: Quantity | None, cluster: Cluster) -> Quantity | None:
     return Quantity(hours.value * math.sqrt(low * high), hours.low * low, hours.high * high)
 
 
-def _memory_notes(needed_bytes: float, device: Device) -> list[str]:
+def _memory_notes(needed_bytes: float, device: Device, batch: int) -> list[str]:
     share = needed_bytes / device.memory_bytes
     if share <= 1.0:
         return ["memory is within 8 % of the device's limit"] if share > 0.92 else []
     return [
         f"does not fit: the step needs {share:.2f} times the memory of one {device.id}; "
-        "use a smaller batch, recompute=full or a larger device"
+        f"use {'a smaller batch, ' if batch > 1 else ''}recompute=full or a larger device"
     ]
 
 

@@ -117,7 +117,7 @@ class Forecast:
         width = max(len(name) for name, _, _ in self.rows())
         lines = [self.title, *(f"  {n:<{width}}  {v:>12}  {i}" for n, v, i in self.rows())]
         lines.append(f"  {'fits':<{width}}  {'yes' if self.fits else 'no':>12}")
-        return "\n".join(lines + [f"  note: {note}" for note in self.notes])
+        return "\n".join(lines + [f"  {remark}" for remark in self._remarks()])
 
     def _repr_html_(self) -> str:
         cells = "".join(
@@ -125,12 +125,17 @@ class Forecast:
             f"<td>{html.escape(i)}</td></tr>"
             for n, v, i in [*self.rows(), ("fits", "yes" if self.fits else "no", "")]
         )
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in self.notes)
+        notes = "".join(f"<li>{html.escape(remark)}</li>" for remark in self._remarks())
         return (
             f"<table><caption>{html.escape(self.title)}</caption>"
             f"<thead><tr><th></th><th>forecast</th><th>90 % interval</th></tr></thead>"
             f"<tbody>{cells}</tbody></table>" + (f"<ul>{notes}</ul>" if notes else "")
         )
+
+    def _remarks(self) -> list[str]:
+        """The notes, after a warning when the case resembles nothing that was measured."""
+        warning = [] if self.in_domain else ["out of domain: the intervals are extrapolated"]
+        return warning + [f"note: {note}" for note in self.notes]
 
     @property
     def title(self) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from foretell.errors import CannotError
 from foretell.graph.graph import Bools, Floats, Graph, Ints, itemsize_of
 from foretell.graph.ops import OpClass, Phase, Role
 from foretell.graph.optimizer import optimizer
@@ -138,6 +139,11 @@ def largest_batch(
     workload: Workload, memory_bytes: float, constants: MemoryConstants = CUDA_MEMORY
 ) -> int:
     """The largest batch per device whose step fits in `memory_bytes`; 0 when none does."""
+    if workload.graph.only_batch is not None:
+        raise CannotError(
+            "the largest batch cannot be searched for: the model's operators depend on the batch "
+            "size; ask for one batch at a time"
+        )
 
     def fits(batch: int) -> bool:
         return memory_use(workload.at_batch(batch), constants).total_bytes <= memory_bytes

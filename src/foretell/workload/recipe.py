@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from foretell.errors import InputError, UnknownNameError
 from foretell.graph.ops import DType
 from foretell.graph.optimizer import optimizer
+from foretell.workload.fields import check_fields
 
 MODES = ("train", "infer")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16", "fp8")
+LOW_PRECISIONS = ("fp16", "bf16", "fp8")
+"""Those that keep the weights themselves in fewer than 32 bits."""
 
 _COMPUTE = {
     "fp32": DType.FP32,
@@ -42,13 +45,10 @@ class Settings:
     tokens: float | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         _known("mode", self.mode, MODES)
         _known("precision", self.precision, PRECISIONS)
         optimizer(self.optimizer)
-        for name in ("batch", "global_batch", "epochs", "samples", "steps", "tokens"):
-            value = getattr(self, name, None)
-            if value is not None and not value > 0:
-                raise InputError(f"{name}={value} must be greater than zero")
         lengths = [n for n in ("epochs", "steps", "tokens") if getattr(self, n) is not None]
         if len(lengths) > 1:
             raise InputError(
@@ -58,7 +58,23 @@ class Settings:
             raise InputError(
                 f"epochs={self.epochs:g} needs the size of the data set: give samples as well"
             )
+        if self.samples is not None and self.epochs is None:
+            raise InputError(
+                f"samples={self.samples} is the size of the data set: give epochs as well"
+            )
+        self._check_copies()
         torch_release(self.torch_version)
+
+    def _check_copies(self) -> None:
+        """What is kept or computed twice makes sense for some modes and formats only."""
+        if self.mode == "infer" and (self.recompute != "none" or self.master_weights):
+            what = "master_weights" if self.master_weights else f"recompute={self.recompute}"
+            raise InputError(f"{what} goes with training: leave it out for mode=infer")
+        if self.master_weights and self.precision not in LOW_PRECISIONS:
+            raise InputError(
+                f"master_weights adds nothing to precision={self.precision}, whose weights are "
+                f"fp32: leave it out, or use {', '.join(LOW_PRECISIONS)}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ Nothing here imports torch until a model really has to be captured.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 from foretell._version import __version__
 from foretell.errors import InputError
 from foretell.graph.graph import Graph
+from foretell.graph.sources.transformer_shape import parse_transformer
 from foretell.graph.store import GraphCache
 
 if TYPE_CHECKING:
-    from foretell.graph.capture import Subject
+    from foretell.graph.capture import CaptureOptions, Subject
 
 _LIBRARY = {"timm": "timm", "hf": "transformers", "transformer": ""}
 
@@ -37,19 +39,28 @@ def graph_of(
     channels_last: bool = False,
     fused_attention: bool = True,
     recompute: str = "none",
+    batch: int | None = None,
     cache: GraphCache | None = None,
 ) -> Graph:
-    """The graph of a model reference; `recompute` is none, full, selective or module names."""
+    """The graph of a model reference; `recompute` is none, full, selective or module names.
+
+    `batch` is the one the graph will be asked about: the user's own code may depend on it.
+    """
     scheme = scheme_of(reference)
+    if scheme == "transformer":  # so that nothing the cache holds hides a mistake
+        parse_transformer(reference.partition(":")[2])
+    for name, value in {"image_size": image_size, "seq": seq, "batch": batch}.items():
+        if value is not None and value < 1:
+            raise InputError(f"{name}={value} must be at least 1")
     options: dict[str, Any] = {
         "mode": mode,
-        "precision": _captured_precision(precision),
+        "precision": captured_precision(precision),
         "channels_last": channels_last,
         "fused_attention": fused_attention,
         "recompute": recompute if mode == "train" else "none",
     }
     if scheme == "python":
-        return _capture(reference, scheme, image_size, seq, options)
+        return _capture_own(reference, options, batch)
     key = {
         "reference": reference,
         "image_size": image_size,
@@ -60,9 +71,19 @@ def graph_of(
     cache = cache or GraphCache()
     found = cache.get(key)
     if found is None:
-        found = _capture(reference, scheme, image_size, seq, options)
+        found = _capture(reference, image_size, seq, options)
         cache.put(key, found)
     return found
+
+
+def file_stamp(reference: str) -> tuple[str, int, int] | None:
+    """What changes when the file behind a reference does; None for those without a file."""
+    path = _file_of(reference)
+    try:
+        found = path.stat() if path is not None else None
+    except OSError:
+        return None
+    return found and (str(path), found.st_mtime_ns, found.st_size)
 
 
 def scheme_of(reference: str) -> str:
@@ -100,19 +121,55 @@ def subject_of(reference: str, *, image_size: int | None = None, seq: int | None
 
 
 def _capture(
-    reference: str, scheme: str, image_size: int | None, seq: int | None, options: dict[str, Any]
+    reference: str, image_size: int | None, seq: int | None, options: dict[str, Any]
 ) -> Graph:
-    from foretell.graph.capture import CaptureOptions, capture
+    from foretell.graph.capture import capture
+    from foretell.graph.surroundings import default_dtype
+
+    with default_dtype("float32"):
+        subject = subject_of(reference, image_size=image_size, seq=seq)
+        return capture(subject, _capture_options(subject, options))
+
+
+def _capture_own(reference: str, options: dict[str, Any], batch: int | None) -> Graph:
+    from foretell.graph.surroundings import default_dtype
+
+    with default_dtype():
+        return graph_of_own(subject_of(reference), batch=batch, **options)
+
+
+def graph_of_own(subject: Subject, *, batch: int | None, **options: Any) -> Graph:
+    """The graph of a user's own model made ready to capture."""
+    from foretell.graph.own import capture_own
+
+    return capture_own(subject, _capture_options(subject, options), batch=batch)
+
+
+def _capture_options(subject: Subject, options: dict[str, Any]) -> CaptureOptions:
+    """What capture is told; the graph remembers it."""
+    from foretell.graph.capture import CaptureOptions
     from foretell.graph.sources.blocks import recompute_paths
 
-    subject = subject_of(reference, image_size=image_size, seq=seq)
-    choice = options["recompute"]
-    named = choice if choice in ("none", "full", "selective") else choice.split(",")
-    paths = recompute_paths(subject.module, named)
-    return capture(subject, CaptureOptions(**{**options, "recompute": paths}))
+    subject.meta["captured"] = options
+    paths = recompute_paths(subject.module, options["recompute"])
+    return CaptureOptions(**{**options, "recompute": paths})
 
 
-def _captured_precision(precision: str) -> str:
+def _file_of(reference: str) -> Path | None:
+    """The file a reference is read from, if it is one that can change."""
+    scheme = scheme_of(reference)
+    if scheme not in ("python", "hf"):
+        return None
+    place = reference.rpartition(":")[0] if scheme == "python" else reference.partition(":")[2]
+    try:
+        path = Path(place).resolve()
+        path = path / "config.json" if scheme == "hf" and path.is_dir() else path
+        return path if path.is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
+def captured_precision(precision: str) -> str:
     """tf32 changes the speed of matrix products, not the operators; fp8 runs on a bf16 graph."""
     return {"tf32": "fp32", "fp8": "bf16"}.get(precision, precision)
 
@@ -122,9 +179,10 @@ def _versions(scheme: str, reference: str) -> dict[str, Any]:
     library = _LIBRARY.get(scheme)
     if library:
         versions[library] = _version(library)
-    path = Path(reference.partition(":")[2])
-    if scheme == "hf" and path.suffix == ".json" and path.is_file():
-        versions["config"] = path.read_text(encoding="utf-8", errors="replace")
+    path = _file_of(reference)
+    if scheme == "hf" and path is not None:
+        with contextlib.suppress(OSError):
+            versions["config"] = path.read_text(encoding="utf-8", errors="replace")
     return versions
 
 

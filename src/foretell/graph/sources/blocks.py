@@ -29,8 +29,9 @@ def recompute_paths(module: nn.Module, choice: str | Sequence[str]) -> tuple[str
         return blocks
     if choice == "selective":
         return _attention_in(module, blocks) or blocks[::2]
-    names = [choice] if isinstance(choice, str) else list(choice)
-    return tuple(path for name in names for path in _matching(module, name))
+    names = choice.split(",") if isinstance(choice, str) else choice
+    found = (path for name in names for path in _matching(module, name.strip()))
+    return tuple(dict.fromkeys(found))
 
 
 def repeated_blocks(module: nn.Module) -> tuple[str, ...]:
@@ -76,6 +77,9 @@ def _attention_in(module: nn.Module, blocks: Sequence[str]) -> tuple[str, ...]:
 
 
 def _matching(module: nn.Module, name: str) -> list[str]:
+    """Paths a name stands for; a list of modules, which never runs itself, means its items."""
+    if not name:
+        raise InputError("recompute names a module without a name: write names between commas")
     paths = [p for p, _ in module.named_modules() if p]
     hits = [p for p in paths if p == name] or [p for p in paths if p.split(".")[-1] == name]
     if not hits:
@@ -83,4 +87,11 @@ def _matching(module: nn.Module, name: str) -> list[str]:
             f"recompute names module {name!r}, which the model does not have; its top modules "
             f"are {', '.join(n for n, _ in module.named_children())}"
         )
-    return hits
+    return [path for hit in hits for path in _that_run(module.get_submodule(hit), hit)]
+
+
+def _that_run(module: nn.Module, path: str) -> list[str]:
+    if not isinstance(module, (nn.ModuleList, nn.ModuleDict)):
+        return [path]
+    inside = [_that_run(m, f"{path}.{n}") for n, m in module.named_children()]
+    return [p for paths in inside for p in paths]

@@ -7,11 +7,11 @@ tuple of arguments or a dict of keyword arguments whose first axes are the batch
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
-import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,25 +20,18 @@ import torch
 
 from foretell.errors import CaptureError, InputError, UnknownNameError
 from foretell.graph.capture import Subject
+from foretell.graph.hints import advice_for, reason_of
+from foretell.graph.lines import line_at_fault
 from foretell.graph.loss import Loss
 
 
 def build_python(reference: str) -> Subject:
     """Call the function a reference names and make its result ready to capture."""
     place, _, name = reference.rpartition(":")
-    module = _load_file(place) if place.endswith(".py") else _load_package(place)
-    function = getattr(module, name, None)
-    if not callable(function):
-        known = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-        raise UnknownNameError(f"function in {place}", name, known)
-    try:
-        with torch.device("meta"):
-            result = function()
-    except Exception as error:
-        raise CaptureError(
-            f"calling {reference} failed: {type(error).__name__}: {error}; it must work without "
-            "arguments and return an nn.Module or (module, inputs)"
-        ) from error
+    folder = Path(place).resolve().parent if place.endswith(".py") else Path.cwd()
+    with contextlib.redirect_stdout(sys.stderr), _importable(str(folder)):
+        module = _load_file(place) if place.endswith(".py") else _load_package(place)
+        result = _call(reference, _function(module, place, name))
     parts = result if isinstance(result, tuple) else (result,)
     if not 1 <= len(parts) <= 3 or not isinstance(parts[0], torch.nn.Module):
         raise InputError(
@@ -46,6 +39,28 @@ def build_python(reference: str) -> Subject:
             "(module, inputs) or (module, inputs, loss)"
         )
     return subject_from_module(*parts, source=reference)
+
+
+def _function(module: ModuleType, place: str, name: str) -> Callable[[], Any]:
+    function = getattr(module, name, None)
+    if not callable(function):
+        known = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
+        raise UnknownNameError(f"function in {place}", name, known)
+    found: Callable[[], Any] = function
+    return found
+
+
+def _call(reference: str, function: Callable[[], Any]) -> Any:
+    try:
+        with torch.device("meta"):
+            return function()
+    except (Exception, SystemExit) as error:
+        advice = advice_for(
+            error, "it must work without arguments and return an nn.Module or (module, inputs)"
+        )
+        raise CaptureError(
+            f"calling {reference} failed{line_at_fault(error)}: {reason_of(error)}; {advice}"
+        ) from error
 
 
 def subject_from_module(
@@ -85,6 +100,8 @@ def subject_from_module(
         module=module,
         inputs=at_batch,
         loss=loss,
+        own=True,
+        example_batch=example or 1,
         meta={"source": source or type(module).__name__, "sample": "sample"},
     )
 
@@ -140,16 +157,24 @@ def _load_file(place: str) -> ModuleType:
         raise InputError(f"model file {place!r} cannot be imported: is it a Python file?")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    return _import(place, lambda: _execute(spec.loader, module, str(path.resolve().parent)))
+    return _import(place, lambda: _execute(path, module))
 
 
-def _execute(loader: Any, module: ModuleType, folder: str) -> ModuleType:
+def _execute(path: Path, module: ModuleType) -> ModuleType:
+    """Run a file's text as it is now, past any compiled copy."""
+    exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
+    return module
+
+
+@contextlib.contextmanager
+def _importable(folder: str) -> Iterator[None]:
+    """Let the user's code import what lies beside it."""
     sys.path.insert(0, folder)
     try:
-        loader.exec_module(module)
+        yield
     finally:
-        sys.path.remove(folder)
-    return module
+        with contextlib.suppress(ValueError):
+            sys.path.remove(folder)
 
 
 def _load_package(place: str) -> ModuleType:
@@ -164,8 +189,7 @@ def _load_package(place: str) -> ModuleType:
 def _import(place: str, load: Callable[[], ModuleType]) -> ModuleType:
     try:
         return load()
-    except Exception as error:
-        line = inspect.trace()[-1].lineno
+    except (Exception, SystemExit) as error:
         raise InputError(
-            f"{place!r} could not be imported: {type(error).__name__} at line {line}: {error}"
+            f"{place!r} could not be imported{line_at_fault(error)}: {reason_of(error)}"
         ) from error

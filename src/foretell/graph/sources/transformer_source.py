@@ -1,113 +1,34 @@
 """transformer:layers=24,hidden=1024,...: GPT, Llama and mixture-of-experts models from numbers.
 
-For models that exist only as a table row. Plain PyTorch modules; what each option means:
-
-    layers, hidden, heads, seq, vocab   required sizes
-    ffn=4*hidden                        width of the feed-forward block
-    kv_heads=heads                      fewer: grouped-query attention
-    gated                               gated (SwiGLU) feed-forward, three matrices
-    rmsnorm                             RMSNorm instead of LayerNorm
-    rope                                rotary positions instead of learned ones
-    experts=, topk=2                    mixture of experts in every layer
-    tied                                output matrix shared with the embedding
-    nobias                              linear layers without bias (implied by rmsnorm)
-    encoder                             bidirectional attention (BERT-like)
+For models that exist only as a table row. Plain PyTorch modules.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from foretell.errors import InputError, UnknownNameError
+from foretell.errors import InputError
 from foretell.graph.capture import Subject
+from foretell.graph.hints import reason_of
 from foretell.graph.loss import class_targets
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformerShape:
-    """The numbers that define a decoder-only transformer."""
-
-    layers: int
-    hidden: int
-    heads: int
-    seq: int
-    vocab: int
-    ffn: int = 0
-    kv_heads: int = 0
-    experts: int = 0
-    topk: int = 2
-    gated: bool = False
-    rmsnorm: bool = False
-    rope: bool = False
-    tied: bool = False
-    nobias: bool = False
-    encoder: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("layers", "hidden", "heads", "seq", "vocab", "topk"):
-            if getattr(self, name) < 1:
-                raise InputError(f"transformer: {name}={getattr(self, name)} must be at least 1")
-        if self.hidden % self.heads:
-            raise InputError(
-                f"transformer: hidden={self.hidden} is not divisible by heads={self.heads}"
-            )
-        if self.heads % (self.kv_heads or self.heads):
-            raise InputError(
-                f"transformer: heads={self.heads} is not divisible by kv_heads={self.kv_heads}"
-            )
-        if self.experts and self.topk > self.experts:
-            raise InputError(f"transformer: topk={self.topk} exceeds experts={self.experts}")
-
-    @property
-    def ffn_width(self) -> int:
-        """Width of the feed-forward block."""
-        return self.ffn or 4 * self.hidden
-
-    @property
-    def bias(self) -> bool:
-        """Whether linear layers have a bias."""
-        return not (self.nobias or self.rmsnorm)
-
-
-def parse_transformer(text: str) -> TransformerShape:
-    """The part after 'transformer:' -> shape."""
-    known = {f.name: f for f in fields(TransformerShape)}
-    values: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        name, _, value = part.partition("=")
-        if name not in known:
-            raise UnknownNameError("transformer option", name, known)
-        is_flag = known[name].type == "bool"
-        if is_flag and value in ("", "1", "true", "yes"):
-            values[name] = True
-        elif is_flag and value in ("0", "false", "no"):
-            values[name] = False
-        elif not is_flag and value.isdigit():
-            values[name] = int(value)
-        else:
-            raise InputError(
-                f"transformer: {part!r} is not understood: write {name}=<whole number>"
-            )
-    missing = [n for n in ("layers", "hidden", "heads", "seq", "vocab") if n not in values]
-    if missing:
-        raise InputError(
-            f"transformer:{text} lacks {', '.join(missing)}: write "
-            "transformer:layers=24,hidden=1024,heads=16,seq=1024,vocab=50304"
-        )
-    return TransformerShape(**values)
+from foretell.graph.sources.transformer_shape import TransformerShape, parse_transformer
 
 
 def build_transformer(text: str, *, seq: int | None = None) -> Subject:
     """A parametric transformer with next-token loss, ready to capture."""
     shape = parse_transformer(text)
-    length = seq or shape.seq
-    with torch.device("meta"):
-        module = Transformer(shape, max(length, shape.seq))
+    length = shape.seq if seq is None else seq
+    try:
+        with torch.device("meta"):
+            module = Transformer(shape, max(length, shape.seq))
+    except (RuntimeError, TypeError, OverflowError) as error:
+        raise InputError(
+            f"transformer:{text} cannot be built ({reason_of(error)}): use smaller sizes"
+        ) from error
 
     def inputs(batch: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
         return (torch.empty((batch, length), dtype=torch.int64),), {}

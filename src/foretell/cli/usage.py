@@ -1,0 +1,32 @@
+"""What is wrong with a command line, in one sentence of the house style."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from foretell.errors import one_line
+
+
+def usage_sentence(error: Any) -> str:
+    """Typer's usage error without its box, with where to read on."""
+    sentence = one_line(error.format_message()).rstrip(".")
+    command = error.ctx.command_path if error.ctx is not None else "foretell"
+    return f"{sentence[:1].lower()}{sentence[1:]}: see '{command} --help'"
+
+
+def whole_number(text: str) -> int:
+    """'256' or '1e6' -> a whole number."""
+    number = a_number(text)
+    if not number.is_integer():
+        raise typer.BadParameter(f"{text!r} is not a whole number")
+    return int(text) if text.strip("+-").isdecimal() else int(number)
+
+
+def a_number(text: str) -> float:
+    """'0.5' or '1e9' -> a number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a number") from None
