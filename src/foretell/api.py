@@ -59,11 +59,12 @@ class Case(Settings):
     def recipe(self, devices: int) -> Recipe:
         """The training settings; the batch follows from global_batch when only that is given."""
         batch = self.batch
+        replicas = self.layout(devices).dp
         if batch is None and self.global_batch is not None:
-            batch, rest = divmod(self.global_batch, devices)
+            batch, rest = divmod(self.global_batch, replicas)
             if rest or not batch:
                 raise InputError(
-                    f"global_batch={self.global_batch} does not divide over {devices} devices: "
+                    f"global_batch={self.global_batch} does not divide over {replicas} replicas: "
                     "choose a multiple, or give batch as well"
                 )
         return Recipe(
@@ -171,7 +172,8 @@ def predict_case(case: Case) -> Forecast:
 def max_batch_of(workload: Workload, cluster: Cluster) -> int:
     """The largest batch per device that fits on every device of the cluster."""
     return min(
-        largest_batch(workload, d.memory_bytes, memory_constants(d)) for d in cluster.devices
+        largest_batch(workload, cluster, d.memory_bytes, memory_constants(d))
+        for d in cluster.devices
     )
 
 

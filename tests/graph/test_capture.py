@@ -12,7 +12,7 @@ from torch import nn
 import foretell
 from foretell.graph import Graph, GraphCache, Phase, Role, graph_of, load_graph, save_graph
 from foretell.graph import with_optimizer as add_optimizer
-from foretell.graph.sources.blocks import recompute_paths, repeated_blocks
+from foretell.graph.blocks import recompute_paths, repeated_blocks
 
 
 class Tied(nn.Module):

@@ -11,7 +11,7 @@ import torch
 
 import foretell
 from foretell.graph import Graph, GraphCache, graph_of
-from foretell.graph.sources.blocks import recompute_paths
+from foretell.graph.blocks import recompute_paths
 
 SMALL = "transformer:layers=1,hidden=16,heads=2,seq=4,vocab=20"
 MODEL = """

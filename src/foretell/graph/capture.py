@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from foretell.errors import CaptureError
+from foretell.graph.blocks import repeated_blocks
 from foretell.graph.graph import Graph, Parameters, Storages
 from foretell.graph.kinds import DTYPES, KindTable, split_batch
 from foretell.graph.loss import Loss, check_loss, default_loss
@@ -97,7 +98,8 @@ def record(
             raise CaptureError("the model runs no operators: there is nothing to forecast")
         grads = [p.grad for p in module.parameters() if p.grad is not None]
         notes = _assumptions(recorder) if subject.own else {}
-        graph = _assemble(recorder, parameters, roles, grads, {**subject.meta, **notes})
+        meta = {**subject.meta, **notes, "blocks": list(repeated_blocks(module))}
+        graph = _assemble(recorder, parameters, roles, grads, meta)
     if batch is not None:
         graph = dataclasses.replace(graph, batch=batch, only_batch=batch)
     return graph, recorder.calls

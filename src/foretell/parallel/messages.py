@@ -105,14 +105,14 @@ def _expert_messages(rows: _Rows, graph: Graph, shares: Shares) -> None:
     experts = np.append(expert_parameters(graph), False)
     gemm = graph.kind_gemm[graph.op_kind]
     itemsize = itemsize_of(graph.kinds.dtype)[graph.op_kind]
-    by_module: dict[int, list[int]] = {}
+    by_module: dict[tuple[int, int], list[int]] = {}
     for op in np.flatnonzero(experts[graph.op_parameter] & (gemm[:, 3] > 0)).tolist():
-        by_module.setdefault((int(graph.op_module[op]), int(graph.op_phase[op])), []).append(op)  # type: ignore[arg-type]
+        by_module.setdefault((int(graph.op_module[op]), int(graph.op_phase[op])), []).append(op)
     for ops in by_module.values():
         first, last = ops[0], ops[-1]
         backward = graph.op_phase[first] == Phase.BACKWARD
         into = gemm[first, 1] * (gemm[first, 2] if backward else gemm[first, 3]) * itemsize[first]
-        back = gemm[last, 1] * (gemm[last, 2] if not backward else gemm[last, 2]) * itemsize[last]
+        back = gemm[last, 1] * gemm[last, 2] * itemsize[last]
         scale = shares.cp * (shares.tp if shares.sp else 1)
         rows.add(first - 1, Collective.ALL_TO_ALL, float(into) / scale, "ep")
         rows.add(last, Collective.ALL_TO_ALL, float(back) / scale, "ep")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 
@@ -10,13 +11,17 @@ import numpy as np
 from foretell.cluster import Cluster
 from foretell.comm import Group, group_on
 from foretell.errors import InputError
-from foretell.graph.graph import Graph
+from foretell.graph.graph import Floats, Graph, Ints
 from foretell.graph.ops import OpClass
 from foretell.parallel.messages import Messages, messages_of
 from foretell.parallel.shard import Shares, expert_parameters, shard_graph
-from foretell.parallel.tensor import TensorPlan, plan_tensor
-from foretell.parallel.units import Units, units_of
+from foretell.parallel.tensor import TensorPlan, plan_tensor, whole_plan
+from foretell.parallel.units import Units, split_stages, units_of
 from foretell.workload import Layout, Workload
+
+_TYPICAL_BATCH = 8
+_FLOPS_PER_BYTE = 150.0
+"""FLOPs a device does in the time it moves one byte, in order of magnitude."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +36,8 @@ class Placed:
     cluster: Cluster
     plan: TensorPlan
     units: Units
+    stage_of_unit: Ints
+    """Model chunk of each unit; chunk c runs on pipeline rank c modulo pp."""
     messages: Messages
 
     @property
@@ -38,22 +45,31 @@ class Placed:
         """Forward passes per optimizer step."""
         return self.whole.recipe.accumulation(self.layout.dp)
 
-    @property
+    @functools.cached_property
     def groups(self) -> dict[str, Group]:
         """The ranks that talk to each other, by axis."""
-        layout = self.layout
+        layout, cluster = self.layout, self.cluster
+        copies = layout.replicas // layout.shard
+        shared = layout.replicas // layout.ep
         return {
-            "tp": group_on(self.cluster, layout.tp),
-            "cp": group_on(self.cluster, layout.cp, layout.tp),
-            "ep": group_on(self.cluster, layout.ep, layout.tp),
-            "dp": group_on(self.cluster, layout.replicas, layout.tp),
-            "shard": group_on(self.cluster, layout.shard, layout.tp),
-            "copies": group_on(
-                self.cluster, layout.replicas // layout.shard, layout.tp * layout.shard
-            ),
-            "experts": group_on(self.cluster, layout.replicas // layout.ep, layout.tp * layout.ep),
-            "pp": group_on(self.cluster, min(layout.pp, 2), layout.stage_stride),
+            "tp": group_on(cluster, layout.tp),
+            "cp": group_on(cluster, layout.cp, layout.tp),
+            "ep": group_on(cluster, layout.ep, layout.tp),
+            "dp": group_on(cluster, layout.replicas, layout.tp),
+            "shard": group_on(cluster, layout.shard, layout.tp),
+            "copies": group_on(cluster, copies, layout.tp * layout.shard),
+            "experts": group_on(cluster, shared, layout.tp * layout.ep),
         }
+
+    def pair(self, left: int, right: int) -> Group:
+        """Two ranks that send to each other."""
+        found = group_on(self.cluster, 2, max(1, abs(right - left)))
+        gpus = found.node_group.gpus_per_node
+        if left // gpus == right // gpus:
+            return found
+        return dataclasses.replace(
+            found, per_node=1, sharing=gpus, oversubscription=self.cluster.oversubscription
+        )
 
 
 def place(workload: Workload, cluster: Cluster) -> Placed:
@@ -70,15 +86,36 @@ def place(workload: Workload, cluster: Cluster) -> Placed:
         cluster=cluster,
         plan=plan,
         units=units_of(workload.graph),
+        stage_of_unit=_stages(workload, layout),
         messages=_messages(workload.graph, recipe.batch, shares, recipe.tp_modules),
     )
+
+
+def _stages(workload: Workload, layout: Layout) -> Ints:
+    recipe = workload.recipe
+    chunks = layout.pp * recipe.virtual_stages
+    name = f"pp={layout.pp}"
+    if recipe.virtual_stages > 1:
+        name += f" x virtual_stages={recipe.virtual_stages}"
+    units = units_of(workload.graph)
+    if chunks == 1:
+        return np.zeros(units.count, dtype=np.int64)
+    return split_stages(units, _unit_work(workload.graph, units), chunks, what=name)
+
+
+def _unit_work(graph: Graph, units: Units) -> Floats:
+    """How heavy units are, before anybody has timed them."""
+    kinds = graph.at(_TYPICAL_BATCH)
+    moved = kinds.kind_bytes_read + kinds.kind_bytes_written
+    work = (kinds.kind_flops + _FLOPS_PER_BYTE * moved)[graph.op_kind]
+    return units.sums(work, np.ones(len(graph), dtype=np.bool_))
 
 
 @functools.lru_cache(maxsize=128)
 def _sharded(
     graph: Graph, shares: Shares, named: tuple[tuple[str, str], ...]
 ) -> tuple[TensorPlan, Graph]:
-    plan = plan_tensor(graph, shares.tp, named)
+    plan = plan_tensor(graph, shares.tp, named) if shares.tp > 1 else whole_plan(graph)
     return plan, shard_graph(graph, plan, shares)
 
 
@@ -99,7 +136,9 @@ def _check(workload: Workload, shares: Shares) -> None:
                 "attention over a sequence: use dp"
             )
         if workload.seq % shares.cp:
-            raise InputError(f"cp={shares.cp} does not divide the sequence of {workload.seq} tokens")
+            raise InputError(
+                f"cp={shares.cp} does not divide the sequence of {workload.seq} tokens"
+            )
     if shares.sp and workload.seq and workload.seq % shares.tp:
         raise InputError(
             f"sp splits sequences over tp={shares.tp}, which does not divide {workload.seq} tokens"

@@ -46,8 +46,6 @@ class Pipelined:
     end_s: tuple[float, ...]
     """When each rank is done."""
     busy_s: tuple[float, ...]
-    in_flight: tuple[int, ...]
-    """Most microbatches (of one chunk's activations) a rank holds at once."""
     spans: tuple[TaskSpan, ...]
 
     @property
@@ -77,7 +75,6 @@ def run_schedule(schedule: str, stages: Sequence[StageTimes], pp: int, micro: in
         return Pipelined(
             end_s=tuple(e + rest * period for e in longer.end_s),
             busy_s=tuple(b + rest * w for b, w in zip(longer.busy_s, work, strict=True)),
-            in_flight=longer.in_flight if schedule != "gpipe" else (micro * virtual,) * pp,
             spans=longer.spans,
         )
     return _simulate(schedule, stages, pp, micro)
@@ -95,6 +92,20 @@ def task_order(schedule: str, rank: int, pp: int, virtual: int, micro: int) -> l
         order += [(FORWARD, 0, warm + k), (BACKWARD, 0, k)]
     order += [(BACKWARD, 0, k) for k in range(micro - warm, micro)]
     return order if schedule == "1f1b" else _with_weights(order, rank, micro)
+
+
+def most_in_flight(schedule: str, rank: int, pp: int, virtual: int, micro: int) -> float:
+    """Most microbatches whose activations a rank holds at once; parts of one for chunks."""
+    if pp == 1:
+        return 1.0
+    if schedule == "gpipe":
+        return float(micro)
+    held = most = 0
+    rounds = min(micro, 2 * _ROUNDS * pp)
+    for what, _, _ in task_order(schedule, rank, pp, virtual, rounds):
+        held += {FORWARD: 1, BACKWARD: -1}.get(what, 0)
+        most = max(most, held)
+    return most / virtual
 
 
 def _interleaved(rank: int, pp: int, virtual: int, micro: int) -> list[Task]:
@@ -134,7 +145,6 @@ def _simulate(schedule: str, stages: Sequence[StageTimes], pp: int, micro: int) 
     backward_done: list[list[float]] = [[_NEVER] * micro for _ in stages]
     split = schedule == "zero-bubble"
     clock, busy, position = [0.0] * pp, [0.0] * pp, [0] * pp
-    held, most = [0] * pp, [0] * pp
     spans: list[TaskSpan] = []
     waiting = list(range(pp))
     last = len(stages) - 1
@@ -164,17 +174,12 @@ def _simulate(schedule: str, stages: Sequence[StageTimes], pp: int, micro: int) 
                 busy[rank] += length
                 if what == FORWARD:
                     forward_done[stage][k] = end
-                    held[rank] += 1
-                    most[rank] = max(most[rank], held[rank])
                 elif what == BACKWARD:
                     backward_done[stage][k] = end
-                    held[rank] -= 1
                 spans.append(TaskSpan(rank, (what, chunk, k), start, end))
                 at += 1
             position[rank] = at
         waiting = [r for r in waiting if position[r] < len(orders[r])]
         if waiting and len(spans) == before:
             raise AssertionError(f"schedule {schedule} waits for itself")
-    return Pipelined(
-        end_s=tuple(clock), busy_s=tuple(busy), in_flight=tuple(most), spans=tuple(spans)
-    )
+    return Pipelined(end_s=tuple(clock), busy_s=tuple(busy), spans=tuple(spans))

@@ -44,7 +44,8 @@ class _Factors:
 
     @classmethod
     def whole(cls, count: int) -> _Factors:
-        return cls(*(np.ones(count) for _ in range(5)), np.ones((count, 4)))
+        names = ("flops", "read_fixed", "read_varying", "written_fixed", "written_varying")
+        return cls(**{n: np.ones(count) for n in names}, gemm=np.ones((count, 4)))
 
     def scale_varying(self, ops: Bools, parts: float, powers: Ints) -> None:
         """Cut the part that grows with the batch: fewer tokens."""
@@ -123,14 +124,13 @@ def expert_parameters(graph: Graph) -> Bools:
 
 def _touches(graph: Graph, parameters: Bools) -> Bools:
     """Operators that read a parameter of the set, and those that differentiate them."""
-    direct = (graph.op_parameter >= 0) & np.append(parameters, False)[graph.op_parameter]
+    direct: Bools = np.append(parameters, False)[graph.op_parameter]
     twin = graph.op_forward
-    return direct | ((twin >= 0) & direct[twin])
+    result: Bools = direct | ((twin >= 0) & direct[twin])
+    return result
 
 
-def _split_tensors(
-    factors: _Factors, graph: Graph, split: Ints, plan: TensorPlan, tp: int
-) -> None:
+def _split_tensors(factors: _Factors, graph: Graph, split: Ints, plan: TensorPlan, tp: int) -> None:
     powers = graph.kinds.gemm_power[graph.op_kind]
     gemm = graph.kinds.gemm[graph.op_kind]
     is_gemm = gemm[:, _K] > 0

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from foretell.comm import Collective, bus_bytes, collective_s
+from foretell.comm import Collective, Group, bus_bytes, collective_s
 from foretell.graph.graph import Bools, Floats, Ints, itemsize_of
 from foretell.graph.ops import Phase, Role
 from foretell.parallel.place import Placed
 from foretell.parallel.schedule import Pipelined, StageTimes, run_schedule
 from foretell.parallel.shard import expert_parameters
 from foretell.parallel.streams import Overlap, bucketed_backward, gathered_pass
-from foretell.parallel.units import split_stages
 
 _FIRST_BUCKET_BYTES = 1024**2
 _MIB = 1024**2
@@ -36,7 +35,6 @@ class StepRun:
     """The part of it that leaves the node, per device."""
     compute_busy_s: float
     communication_busy_s: float
-    stage_of_unit: Ints
     pipeline: Pipelined
     tails: tuple[Overlap, ...] = ()
     """Gradient exchange beside the last backward pass of each rank."""
@@ -75,7 +73,10 @@ class _Step:
             for kind in set(messages.collective):
                 chosen = (axis == a) & (kinds == kind.value)
                 if chosen.any():
-                    seconds[chosen] = collective_s(kind, messages.nbytes[chosen], self.groups[a])
+                    group = self.groups[a]
+                    if kind is Collective.SEND_RECV:
+                        group = self._slowest_hop(group)
+                    seconds[chosen] = collective_s(kind, messages.nbytes[chosen], group)
         added = np.zeros(self.count)
         blocking = messages.hidden_behind < 0
         np.add.at(added, messages.op[blocking], seconds[blocking])
@@ -83,6 +84,10 @@ class _Step:
         np.add.at(beside, messages.hidden_behind[~blocking], seconds[~blocking])
         added += np.maximum(0.0, beside - self.op_s * (beside > 0))
         return seconds, added
+
+    def _slowest_hop(self, ring: Group) -> Group:
+        gpus = ring.node_group.gpus_per_node
+        return self.placed.pair(0, gpus if ring.nodes > 1 else self.layout.tp)
 
     # --- the step
 
@@ -93,9 +98,7 @@ class _Step:
         behind = (self.phase == Phase.BACKWARD) | (self.phase == Phase.RECOMPUTE)
         backward = self.units.sums(total_s, behind)
         weights = self.units.sums(total_s, self._weight_gradients())
-        chunks = layout.pp * recipe.virtual_stages
-        what = f"pp={layout.pp}" + (f" x virtual_stages={recipe.virtual_stages}" if chunks > layout.pp else "")
-        stage_of_unit = split_stages(self.units, forward + backward, chunks, what=what)
+        stage_of_unit = self.placed.stage_of_unit
         forward, backward, gathers = self._with_gathers(forward, backward)
         stages = self._stage_times(stage_of_unit, forward, backward, weights)
         pipeline = run_schedule(recipe.schedule, stages, layout.pp, self.micro)
@@ -122,7 +125,6 @@ class _Step:
             communication_busy_s=float(
                 self.micro * (self._message_sum(mine) + gathers) + tails[slowest].communication_s
             ),
-            stage_of_unit=stage_of_unit,
             pipeline=pipeline,
             tails=tuple(tails),
         )
@@ -149,9 +151,16 @@ class _Step:
         there = gathered_pass(forward.tolist(), gather.tolist(), nothing.tolist(), **settings)  # type: ignore[arg-type]
         again = gather[::-1] if self.recipe.reshard else nothing
         if not self.recipe.training:
-            return forward * (there.end_s / max(forward.sum(), 1e-12)), backward, float(gather.sum())
+            return (
+                forward * (there.end_s / max(forward.sum(), 1e-12)),
+                backward,
+                float(gather.sum()),
+            )
         back = gathered_pass(
-            backward[::-1].tolist(), again.tolist(), scatter[::-1].tolist(), **settings  # type: ignore[arg-type]
+            backward[::-1].tolist(),
+            again.tolist(),
+            scatter[::-1].tolist(),
+            **settings,  # type: ignore[arg-type]
         )
         busy = float(gather.sum() + again.sum() + scatter.sum())
         return (
@@ -182,10 +191,16 @@ class _Step:
     def _send_times(self, stage_of_unit: Ints, chunks: int) -> list[float]:
         if self.layout.pp == 1:
             return [0.0] * chunks
-        crossing = self._crossing_bytes(stage_of_unit, chunks)
+        stride, pp = self.layout.stage_stride, self.layout.pp
         return [
-            float(collective_s(Collective.SEND_RECV, b, self.groups["pp"])) if b else 0.0
-            for b in crossing
+            float(
+                collective_s(
+                    Collective.SEND_RECV,
+                    nbytes,
+                    self.placed.pair(chunk % pp * stride, (chunk + 1) % pp * stride),
+                )
+            )
+            for chunk, nbytes in enumerate(self._crossing_bytes(stage_of_unit, chunks))
         ]
 
     def _crossing_bytes(self, stage_of_unit: Ints, chunks: int) -> list[float]:
@@ -196,7 +211,7 @@ class _Step:
         edges = forward[graph.edge_src] & forward[graph.edge_dst]
         last = op_stage.copy()
         np.maximum.at(last, graph.edge_src[edges], op_stage[graph.edge_dst[edges]])
-        varies = graph.kinds.bytes_written[:, 1:].any(1)[graph.op_kind]
+        varies: Bools = np.any(graph.kinds.bytes_written[:, 1:], axis=1)[graph.op_kind]
         written = graph.kind_bytes_written[graph.op_kind]
         result = np.zeros(chunks)
         for op in np.flatnonzero(forward & varies & (last > op_stage)).tolist():
@@ -210,12 +225,7 @@ class _Step:
         parameters = self.graph.parameters
         itemsize = np.minimum(itemsize_of(parameters.dtype), self.recipe.compute_dtype.itemsize)
         itemsize = np.maximum(itemsize, 2) if self.recipe.precision == "fp8" else itemsize
-        result: Floats = np.bincount(
-            self.units.parameter,
-            weights=(parameters.numel * itemsize).astype(np.float64),
-            minlength=self.units.count,
-        )
-        return result
+        return self.units.parameter_sums(parameters.numel * itemsize)
 
     def _gradient_exchange(self, on_rank: Bools, total_s: Floats) -> Overlap:
         """Averaging gradients beside the last backward pass of one rank."""
@@ -246,7 +256,7 @@ class _Step:
             filled < _FIRST_BUCKET_BYTES, 0, 1 + (filled // (recipe.bucket_mb * _MIB)).astype(int)
         )
         _, number = np.unique(bucket, return_inverse=True)
-        sizes = np.bincount(number, weights=nbytes)
+        sizes = np.bincount(number, weights=nbytes).astype(np.float64)
         ready = np.zeros(len(sizes))
         np.maximum.at(ready, number, clock[at])
         seconds = self._exchange_s(sizes * (1 - experts), "dp")
@@ -332,6 +342,7 @@ class _Step:
         messages = self.placed.messages
         sent: dict[str, float] = {}
         network = 0.0
+        gpus = min(g.gpus_per_node for g in self.placed.cluster.groups)
 
         def add(axis: str, group_name: str, nbytes: float) -> None:
             nonlocal network
@@ -351,7 +362,11 @@ class _Step:
             chunks = layout.pp * recipe.virtual_stages
             crossing = sum(self._crossing_bytes(stage_of_unit, chunks)[:-1])
             both = 2 if recipe.training else 1
-            add("pp", "pp", both * self.micro * crossing / layout.pp)
+            nbytes = both * self.micro * crossing / layout.pp
+            sent["pp"] = nbytes
+            network += (
+                nbytes if layout.stage_stride >= gpus else nbytes * layout.stage_stride / gpus
+            )
         return sent, network
 
     def _add_gradient_traffic(self, add: object) -> None:
@@ -369,7 +384,11 @@ class _Step:
             ring = bus_bytes(Collective.ALL_GATHER, whole, layout.shard)
             add("dp", "shard", self.micro * (gathers + 1) * ring)
             copies = layout.replicas // layout.shard
-            add("dp", "copies", self.micro * bus_bytes(Collective.ALL_REDUCE, whole / layout.shard, copies))
+            add(
+                "dp",
+                "copies",
+                self.micro * bus_bytes(Collective.ALL_REDUCE, whole / layout.shard, copies),
+            )
         elif recipe.zero:
             add("dp", "shard", bus_bytes(Collective.REDUCE_SCATTER, gradient, layout.shard))
             whole = float((parameters.numel * itemsize).sum()) / layout.pp

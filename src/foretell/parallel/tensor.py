@@ -17,7 +17,7 @@ from fnmatch import fnmatch
 import numpy as np
 
 from foretell.errors import InputError
-from foretell.graph.graph import Graph, Ints
+from foretell.graph.graph import Bools, Graph, Ints
 from foretell.graph.ops import OpClass, Phase
 
 _LARGE_TABLE = 2**20
@@ -76,6 +76,17 @@ def plan_tensor(graph: Graph, tp: int, named: tuple[tuple[str, str], ...] = ()) 
     return walk.plan()
 
 
+def whole_plan(graph: Graph) -> TensorPlan:
+    """Nothing is split."""
+    return TensorPlan(
+        op_split=np.zeros(len(graph), dtype=np.int64),
+        parameter_split=np.zeros(len(graph.parameters), dtype=np.int64),
+        entries={},
+        exits=(),
+        losses=(),
+    )
+
+
 class _Walk:
     """One forward walk after another, until no split has to be taken back."""
 
@@ -87,8 +98,8 @@ class _Walk:
         self.inputs = _producers(graph)
         self.elements, self.power = _output_sizes(graph)
         kinds = graph.kinds
-        varies = (kinds.bytes_read[:, 1:].any(1)) | (kinds.bytes_written[:, 1:].any(1))
-        self.varies = varies[graph.op_kind]
+        varies: Bools = np.any(kinds.bytes_read[:, 1:] | kinds.bytes_written[:, 1:], axis=1)
+        self.varies: Bools = varies[graph.op_kind]
         self.forward = np.flatnonzero(graph.phase_mask(Phase.FORWARD, Phase.RECOMPUTE))
 
     def run(self) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foretell.errors import InputError
-from foretell.graph.graph import Floats, Graph, Ints
+from foretell.graph.graph import Bools, Floats, Graph, Ints, Parameters
 from foretell.graph.ops import Phase, Role
 
 _ALIKE = 0.05
@@ -34,12 +34,17 @@ class Units:
         """Repeated blocks, without what comes before and after."""
         return self.count - 2
 
-    def sums(self, values: Floats, where: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Floats:
+    def sums(self, values: Floats, where: Bools) -> Floats:
         """Sum of a per-operator quantity by unit."""
         result: Floats = np.bincount(
             self.op[where], weights=values[where], minlength=self.count
         ).astype(np.float64)
         return result
+
+    def parameter_sums(self, values: Ints) -> Floats:
+        """Sum of a per-parameter quantity by the unit that reads it first."""
+        sums = np.bincount(self.parameter, weights=values, minlength=self.count)
+        return sums.astype(np.float64)
 
 
 @functools.lru_cache(maxsize=64)
@@ -147,13 +152,12 @@ def _least_longest(unit_s: Floats, stages: int) -> Ints:
     return result
 
 
-def stage_graph(graph: Graph, units: Units, stage_of_unit: Ints, stage: int) -> Graph:
-    """The part of a graph one stage runs and holds."""
-    op_stage = stage_of_unit[units.op]
-    kept = op_stage == stage
+def stage_graph(graph: Graph, units: Units, mine: Bools) -> Graph:
+    """The part of a graph that one rank with some of the units runs and holds."""
+    kept = mine[units.op]
     index = np.cumsum(kept) - 1
     ops = np.flatnonzero(kept)
-    parameters, parameter_index = _stage_parameters(graph, units, stage_of_unit, stage)
+    parameters, parameter_index = _stage_parameters(graph, units, mine)
     edges = kept[graph.edge_src] & kept[graph.edge_dst]
     s = graph.storages
     made_here = (s.alloc_op >= 0) & kept[np.maximum(s.alloc_op, 0)]
@@ -162,8 +166,9 @@ def stage_graph(graph: Graph, units: Units, stage_of_unit: Ints, stage: int) -> 
     numbered = np.flatnonzero(s.role == Role.PARAMETER)[: len(graph.parameters)]
     of_parameter[numbered] = np.arange(len(numbered))
     is_parameter = of_parameter >= 0
-    mine = made_here | (is_parameter & (parameter_index[of_parameter] >= 0))
-    mine |= before & ~is_parameter & (stage == 0)
+    held = made_here | (is_parameter & (parameter_index[of_parameter] >= 0))
+    if mine[0]:
+        held |= before & ~is_parameter
     last = np.searchsorted(ops, s.free_op, side="right") - 1
     free = np.where(s.free_op >= len(graph), len(ops), np.maximum(last, index[s.alloc_op]))
     op_parameter = np.where(graph.op_parameter >= 0, parameter_index[graph.op_parameter], -1)
@@ -178,25 +183,21 @@ def stage_graph(graph: Graph, units: Units, stage_of_unit: Ints, stage: int) -> 
         edge_dst=index[graph.edge_dst[edges]],
         storages=dataclasses.replace(
             s,
-            nbytes=s.nbytes[mine],
-            alloc_op=np.where(s.alloc_op >= 0, index[s.alloc_op], -1)[mine],
-            free_op=free[mine],
-            role=s.role[mine],
-            module=s.module[mine],
+            nbytes=s.nbytes[held],
+            alloc_op=np.where(s.alloc_op >= 0, index[s.alloc_op], -1)[held],
+            free_op=free[held],
+            role=s.role[held],
+            module=s.module[held],
         ),
         parameters=parameters,
     )
 
 
-def _stage_parameters(
-    graph: Graph, units: Units, stage_of_unit: Ints, stage: int
-) -> tuple[object, Ints]:
+def _stage_parameters(graph: Graph, units: Units, mine: Bools) -> tuple[Parameters, Ints]:
     p = graph.parameters
-    mine = (stage_of_unit[units.parameter] == stage) | (
-        stage_of_unit[units.parameter_last] == stage
-    )
-    index = np.where(mine, np.cumsum(mine) - 1, -1)
-    kept = np.flatnonzero(mine)
+    here = mine[units.parameter] | mine[units.parameter_last]
+    index = np.where(here, np.cumsum(here) - 1, -1)
+    kept = np.flatnonzero(here)
     chosen = dataclasses.replace(
         p,
         name=tuple(p.name[i] for i in kept),

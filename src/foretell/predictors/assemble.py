@@ -11,13 +11,20 @@ import numpy as np
 from foretell.cluster import Cluster, Device
 from foretell.graph.graph import Floats, Graph
 from foretell.graph.ops import OpClass, Phase
-from foretell.predictors.data_parallel import gradient_exchange
+from foretell.parallel import Placed, StepRun, describe, plan_notes, run_step
 from foretell.predictors.forecast import Forecast, Quantity
-from foretell.predictors.memory import CPU_MEMORY, CUDA_MEMORY, MemoryConstants, memory_use
+from foretell.predictors.memory import (
+    CPU_MEMORY,
+    CUDA_MEMORY,
+    MemoryConstants,
+    MemoryUse,
+    rank_memory,
+)
 from foretell.predictors.peaks import kind_peaks
 from foretell.workload import Workload
 
 _MODULE_DEPTH = 3
+_WAITING = ("exposed_communication", "bubble")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,26 +56,23 @@ class Trust:
         return not self.notes
 
 
-def assemble(
-    workload: Workload, cluster: Cluster, op_s: Floats, trust: Trust, predictor: str
-) -> Forecast:
-    """The forecast of a step whose operators take `op_s` seconds on the slowest device."""
-    recipe, device = workload.recipe, slowest(cluster)
-    devices = cluster.total_devices
-    passes = recipe.accumulation(devices)
-    phase = workload.step.op_phase
-    exchange = gradient_exchange(workload, cluster, float(op_s[phase == Phase.BACKWARD].sum()))
-    op_s = np.where(phase == Phase.OPTIMIZER, op_s, passes * op_s)
-    step_time = trust.spread.around(float(op_s.sum()) + exchange.exposed_s)
+def assemble(placed: Placed, op_s: Floats, trust: Trust, predictor: str) -> Forecast:
+    """The forecast of a job one of whose ranks takes `op_s` seconds for its operators."""
+    workload, cluster, layout = placed.whole, placed.cluster, placed.layout
+    recipe, device, micro = workload.recipe, slowest(cluster), placed.microbatches
+    run = run_step(placed, op_s)
+    step_time = trust.spread.around(run.step_s)
     smallest = min(cluster.devices, key=lambda d: d.memory_bytes)
-    memory = memory_use(workload, memory_constants(smallest), passes=passes)
-    total = _total_time(workload, step_time, devices)
+    by_rank = rank_memory(placed, memory_constants(smallest))
+    memory = max(by_rank, key=lambda m: m.total_bytes)
+    total = _total_time(workload, step_time, layout.dp)
+    ideal_s = micro * _ideal_s(workload, device) / (layout.world // layout.dp)
     return Forecast(
         step_time_s=step_time,
         memory_bytes=MEMORY_SPREAD.around(memory.total_bytes),
-        throughput_per_s=step_time.inverse(recipe.batch * devices * passes),
-        utilisation=step_time.inverse(passes * _ideal_s(workload, device)).at_most(1.0),
-        traffic_bytes_per_step=Quantity(*[exchange.sent_bytes] * 3),
+        throughput_per_s=step_time.inverse(recipe.batch * layout.dp * micro),
+        utilisation=step_time.inverse(ideal_s).at_most(1.0),
+        traffic_bytes_per_step=Quantity(*[sum(run.sent_bytes.values())] * 3),
         total_time_s=total,
         cost_usd=_cost(total, cluster),
         fits=memory.total_bytes <= smallest.memory_bytes,
@@ -76,18 +80,51 @@ def assemble(
         notes=(
             *workload.graph.notes,
             *trust.notes,
-            *exchange.notes,
+            *plan_notes(placed),
             *_memory_notes(memory.total_bytes, smallest, recipe.batch),
         ),
         breakdown={
-            "phase": {**_phase_seconds(workload.step, op_s), **exchange.breakdown()},
-            "class": _class_seconds(workload.step, op_s),
-            "module": _module_seconds(workload.step, op_s),
+            "phase": run.phase_s,
+            **_compute_breakdown(placed, op_s, run),
             "memory": {**memory.by_holder(), "allocated_peak": memory.allocated_bytes},
+            **_distributed_breakdown(run, by_rank),
         },
-        subject=_subject(workload, cluster),
+        subject=_subject(placed),
         predictor=predictor,
     )
+
+
+def _compute_breakdown(placed: Placed, op_s: Floats, run: StepRun) -> dict[str, dict[str, float]]:
+    """Seconds by operator class and by module, of a rank that runs an even part of the layers."""
+    step, pp = placed.local.step, placed.layout.pp
+    per_step = np.where(step.op_phase == Phase.OPTIMIZER, 1, placed.microbatches) / pp
+    seconds = op_s * per_step
+    optimizing = step.op_phase == Phase.OPTIMIZER
+    planned = float(seconds[optimizing].sum())
+    if planned:
+        seconds[optimizing] *= run.phase_s.get(Phase.OPTIMIZER.label, planned) / planned
+    waiting = {k: v for k, v in run.phase_s.items() if k in _WAITING}
+    return {
+        "class": {**_class_seconds(step, seconds), **waiting},
+        "module": _module_seconds(step, seconds),
+    }
+
+
+def _distributed_breakdown(
+    run: StepRun, by_rank: Sequence[MemoryUse]
+) -> dict[str, dict[str, float]]:
+    if not run.sent_bytes:
+        return {}
+    found = {
+        "traffic": {**run.sent_bytes, "network": run.network_bytes},
+        "streams": {
+            "compute_busy": run.compute_busy_s,
+            "communication_busy": run.communication_busy_s,
+        },
+    }
+    if len(by_rank) > 1:
+        found["memory_by_stage"] = {f"stage {i}": m.total_bytes for i, m in enumerate(by_rank)}
+    return found
 
 
 def slowest(cluster: Cluster) -> Device:
@@ -113,11 +150,6 @@ def _ideal_s(workload: Workload, device: Device) -> float:
     return float(ideal_s[step.op_kind][step.op_phase != Phase.RECOMPUTE].sum())
 
 
-def _phase_seconds(step: Graph, op_s: Floats) -> dict[str, float]:
-    sums = np.bincount(step.op_phase, weights=op_s, minlength=len(Phase))
-    return {phase.label: float(sums[phase]) for phase in Phase if sums[phase] > 0}
-
-
 def _class_seconds(step: Graph, op_s: Floats) -> dict[str, float]:
     sums = np.bincount(step.op_class, weights=op_s, minlength=len(OpClass))
     ordered = sorted(OpClass, key=lambda c: -sums[c])
@@ -134,8 +166,8 @@ def _module_seconds(step: Graph, op_s: Floats) -> dict[str, float]:
     return dict(sorted(shown.items(), key=lambda item: -item[1]))
 
 
-def _total_time(workload: Workload, step_time: Quantity, devices: int) -> Quantity | None:
-    steps = workload.recipe.total_steps(devices, workload.seq)
+def _total_time(workload: Workload, step_time: Quantity, replicas: int) -> Quantity | None:
+    steps = workload.recipe.total_steps(replicas, workload.seq)
     return None if steps is None else step_time.scaled(steps)
 
 
@@ -159,15 +191,18 @@ def _memory_notes(needed_bytes: float, device: Device, batch: int) -> list[str]:
     ]
 
 
-def _subject(workload: Workload, cluster: Cluster) -> dict[str, object]:
+def _subject(placed: Placed) -> dict[str, object]:
+    workload = placed.whole
     recipe, meta = workload.recipe, workload.graph.meta
     return {
         "model": meta.get("source", "module"),
-        "cluster": str(cluster),
-        "devices": cluster.total_devices,
+        "cluster": str(placed.cluster),
+        "devices": placed.cluster.total_devices,
         "batch": recipe.batch,
+        "global_batch": recipe.batch * placed.layout.dp * placed.microbatches,
         "mode": recipe.mode,
         "precision": recipe.precision,
+        "parallel": describe(placed),
         "sample": meta.get("sample", "sample"),
         "parameters": workload.graph.parameters.total,
         "flops_per_sample": _model_flops(workload) / recipe.batch,

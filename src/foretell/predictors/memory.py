@@ -9,14 +9,17 @@ away on one rank.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from foretell.cluster import Cluster
 from foretell.errors import CannotError
 from foretell.graph.graph import Bools, Floats, Graph, Ints, itemsize_of
 from foretell.graph.ops import OpClass, Phase, Role
 from foretell.graph.optimizer import optimizer
+from foretell.parallel import ALONE, Holding, Placed, place, rank_workloads
 from foretell.workload import Workload
 
 _BLOCK_BYTES = 512
@@ -44,26 +47,6 @@ CUDA_MEMORY = MemoryConstants()
 CPU_MEMORY = MemoryConstants(
     context_bytes=250 * _MIB, workspace_bytes=0, conv_workspace_share=0.0, reserve_share=0.0
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Holding:
-    """What one rank of a distributed job keeps, beside the shares already cut into its graph."""
-
-    passes: int = 1
-    """Forward passes per step: from the second on, gradients of those before are there."""
-    in_flight: float = 1.0
-    """Microbatches whose saved activations are held at once."""
-    parameter_share: float = 1.0
-    gradient_share: float = 1.0
-    state_share: float = 1.0
-    gathered_bytes: float = 0.0
-    """Whole parameters and gradients of the units that are gathered at the peak."""
-    buffer_bytes: float = 0.0
-    """Buckets and other buffers of collectives."""
-
-
-ALONE = Holding()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,18 +118,35 @@ def memory_use(
     )
 
 
+def rank_memory(placed: Placed, constants: MemoryConstants = CUDA_MEMORY) -> list[MemoryUse]:
+    """Peak device memory of every pipeline rank."""
+    return [memory_use(work, constants, holding) for work, holding in rank_workloads(placed)]
+
+
 def largest_batch(
-    workload: Workload, memory_bytes: float, constants: MemoryConstants = CUDA_MEMORY
+    workload: Workload,
+    cluster: Cluster,
+    memory_bytes: float,
+    constants: MemoryConstants = CUDA_MEMORY,
 ) -> int:
-    """The largest batch per device whose step fits in `memory_bytes`; 0 when none does."""
+    """The largest batch per device whose step fits in `memory_bytes`; 0 when none does.
+
+    The number of forward passes per step stays what it is.
+    """
     if workload.graph.only_batch is not None:
         raise CannotError(
             "the largest batch cannot be searched for: the model's operators depend on the batch "
             "size; ask for one batch at a time"
         )
+    layout = workload.recipe.layout(cluster.total_devices)
+    micro = workload.recipe.accumulation(layout.dp)
 
     def fits(batch: int) -> bool:
-        return memory_use(workload.at_batch(batch), constants).total_bytes <= memory_bytes
+        recipe = dataclasses.replace(
+            workload.recipe, batch=batch, global_batch=batch * layout.dp * micro
+        )
+        placed = place(Workload(workload.graph, recipe), cluster)
+        return max(m.total_bytes for m in rank_memory(placed, constants)) <= memory_bytes
 
     if not fits(1):
         return 0

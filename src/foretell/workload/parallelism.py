@@ -23,7 +23,7 @@ class Parallelism:
     cp: int = 1
     ep: int = 1
     zero: int = 0
-    """0 plain data parallel; shard 1 optimizer state, 2 also gradients, 3 also parameters (FSDP)."""
+    """0: plain data parallel; shard 1: optimizer state, 2: also gradients, 3: all (FSDP)."""
     shard: int | None = None
     """Ranks that share one copy under zero (hybrid sharding); all of them when not given."""
     schedule: str = "1f1b"

@@ -8,6 +8,7 @@ from foretell.errors import InputError, UnknownNameError
 from foretell.graph.ops import DType
 from foretell.graph.optimizer import optimizer
 from foretell.workload.fields import check_fields
+from foretell.workload.parallelism import Parallelism
 
 MODES = ("train", "infer")
 PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "amp-fp16", "amp-bf16", "fp8")
@@ -26,7 +27,7 @@ _COMPUTE = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(Parallelism):
     """What can be said about a job before its batch per device is known."""
 
     mode: str = "train"
@@ -38,6 +39,8 @@ class Settings:
     recompute: str = "none"
     master_weights: bool = False
     """Keep an fp32 copy of low-precision parameters and fp32 optimizer state."""
+    fp32_gradients: bool = False
+    """Add up gradients in one fp32 buffer, as Megatron does."""
     global_batch: int | None = None
     epochs: float | None = None
     samples: int | None = None
@@ -46,6 +49,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        super().__post_init__()
         _known("mode", self.mode, MODES)
         _known("precision", self.precision, PRECISIONS)
         optimizer(self.optimizer)
@@ -100,21 +104,26 @@ class Recipe(Settings):
         """The number format of matrix products."""
         return _COMPUTE[self.precision]
 
-    def accumulation(self, devices: int) -> int:
-        """Forward passes per optimizer step."""
+    @property
+    def parameter_itemsize(self) -> int:
+        """Bytes of one element of the parameters and their gradients."""
+        return 2 if self.precision in LOW_PRECISIONS else 4
+
+    def accumulation(self, replicas: int) -> int:
+        """Forward passes per optimizer step on data-parallel `replicas`."""
         if self.global_batch is None:
             return 1
-        per_pass = self.batch * devices
+        per_pass = self.batch * replicas
         if self.global_batch % per_pass:
             raise InputError(
                 f"global_batch={self.global_batch} is not a multiple of batch={self.batch} x "
-                f"{devices} devices = {per_pass}: change one of them"
+                f"{replicas} replicas = {per_pass}: change one of them"
             )
         return self.global_batch // per_pass
 
-    def total_steps(self, devices: int, seq: int | None) -> float | None:
+    def total_steps(self, replicas: int, seq: int | None) -> float | None:
         """Optimizer steps of the whole run; None when its length is not given."""
-        global_batch = self.batch * devices * self.accumulation(devices)
+        global_batch = self.batch * replicas * self.accumulation(replicas)
         if self.steps is not None:
             return float(self.steps)
         if self.epochs is not None and self.samples is not None:

@@ -147,8 +147,8 @@ def graph_of_own(subject: Subject, *, batch: int | None, **options: Any) -> Grap
 
 def _capture_options(subject: Subject, options: dict[str, Any]) -> CaptureOptions:
     """What capture is told; the graph remembers it."""
+    from foretell.graph.blocks import recompute_paths
     from foretell.graph.capture import CaptureOptions
-    from foretell.graph.sources.blocks import recompute_paths
 
     subject.meta["captured"] = options
     paths = recompute_paths(subject.module, options["recompute"])

@@ -13,6 +13,7 @@ from foretell.cluster import Cluster, Device
 from foretell.errors import InputError
 from foretell.graph.graph import Floats, Graph
 from foretell.graph.ops import OpClass
+from foretell.parallel import place
 from foretell.predictors.analytic.constants import (
     Constants,
     FamilyConstants,
@@ -71,8 +72,9 @@ class AnalyticPredictor:
     def predict(self, workload: Workload, cluster: Cluster) -> Forecast:
         """The forecast of one workload on one cluster."""
         device = slowest(cluster)
-        op_s = self.op_seconds(workload, device)
-        return assemble(workload, cluster, op_s, self._trust(workload, device), self.name)
+        placed = place(workload, cluster)
+        op_s = self.op_seconds(placed.local, device)
+        return assemble(placed, op_s, self._trust(workload, device), self.name)
 
     def op_seconds(self, workload: Workload, device: Device) -> Floats:
         """Seconds of every operator of the step on one device, in execution order."""

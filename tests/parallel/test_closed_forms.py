@@ -1,0 +1,242 @@
+"""Distributed steps obey the formulas everybody knows."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import foretell
+from foretell.cluster import Cluster, device, link, node_group, parse_cluster
+from foretell.errors import InputError
+from foretell.graph import Graph, graph_of
+from foretell.parallel import place
+from foretell.parallel.schedule import StageTimes, most_in_flight, run_schedule
+from foretell.predictors import Forecast, predictor
+from foretell.predictors.memory import rank_memory
+from foretell.workload import Recipe, Workload
+
+GPT = "transformer:layers=8,hidden=512,heads=8,seq=256,vocab=4096"
+EQUAL = StageTimes(forward_s=1.0, backward_s=2.0, weights_s=1.0, send_s=0.0)
+
+
+@pytest.fixture(scope="module")
+def gpt() -> Graph:
+    return graph_of(GPT, precision="bf16")
+
+
+def forecast(graph: Graph, cluster: str | Cluster, **recipe: object) -> Forecast:
+    where = parse_cluster(cluster) if isinstance(cluster, str) else cluster
+    job = Workload(graph, Recipe(precision="bf16", **{"batch": 2, **recipe}))  # type: ignore[arg-type]
+    return predictor().predict(job, where)
+
+
+@settings(max_examples=60, deadline=None)
+@given(pp=st.integers(1, 8), micro=st.integers(1, 40), name=st.sampled_from(["gpipe", "1f1b"]))
+def test_the_bubble_of_equal_stages_is_p_minus_one_microbatches(
+    pp: int, micro: int, name: str
+) -> None:
+    done = run_schedule(name, [EQUAL] * pp, pp, micro)
+    assert done.length_s == pytest.approx(3.0 * (micro + pp - 1))
+    assert done.busy_s == pytest.approx((3.0 * micro,) * pp)
+
+
+@settings(max_examples=40, deadline=None)
+@given(pp=st.integers(2, 6), virtual=st.integers(2, 4), rounds=st.integers(1, 6))
+def test_chunks_divide_the_bubble(pp: int, virtual: int, rounds: int) -> None:
+    chunk = dataclasses.replace(EQUAL, forward_s=1 / virtual, backward_s=2 / virtual)
+    done = run_schedule("interleaved", [chunk] * (pp * virtual), pp, rounds * pp)
+    assert done.length_s == pytest.approx(3.0 * (rounds * pp + (pp - 1) / virtual))
+
+
+@settings(max_examples=40, deadline=None)
+@given(pp=st.integers(2, 8), micro=st.integers(16, 40))
+def test_zero_bubble_leaves_a_third_of_the_bubble(pp: int, micro: int) -> None:
+    done = run_schedule("zero-bubble", [EQUAL] * pp, pp, micro)
+    assert done.length_s == pytest.approx(3.0 * micro + (pp - 1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(pp=st.integers(2, 8), micro=st.integers(8, 40), rank=st.integers(0, 7))
+def test_one_forward_one_backward_holds_as_many_microbatches_as_stages_remain(
+    pp: int, micro: int, rank: int
+) -> None:
+    rank %= pp
+    assert most_in_flight("1f1b", rank, pp, 1, micro) == min(micro, pp - rank)
+    assert most_in_flight("gpipe", rank, pp, 1, micro) == micro
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero-bubble"])
+def test_extrapolated_microbatches_equal_simulated_ones(
+    schedule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uneven = [
+        StageTimes(forward_s=f, backward_s=2 * f, weights_s=f, send_s=0.1)
+        for f in (1.0, 1.3, 0.8, 1.1)
+    ]
+    short = run_schedule(schedule, uneven, 4, 60)
+    monkeypatch.setattr("foretell.parallel.schedule._ROUNDS", 100)
+    assert short.length_s == pytest.approx(run_schedule(schedule, uneven, 4, 60).length_s, rel=1e-9)
+
+
+def test_one_gpu_takes_the_sum_of_its_operators(gpt: Graph) -> None:
+    job = Workload(gpt, Recipe(precision="bf16", batch=2))
+    chosen = predictor()
+    op_s = chosen.op_seconds(job, device("a100-80gb"))  # type: ignore[attr-defined]
+    answer = forecast(gpt, "a100-80gb")
+    assert answer.step_time_s.value == pytest.approx(float(op_s.sum()))
+    assert answer.traffic_bytes_per_step.value == 0
+    assert set(answer.breakdown["phase"]) == {"forward", "backward", "optimizer"}
+
+
+@settings(max_examples=15, deadline=None)
+@given(power=st.integers(1, 7))
+def test_plain_data_parallelism_sends_the_ring_share_of_its_gradients(power: int) -> None:
+    graph = graph_of(GPT, precision="bf16")
+    devices = 2**power
+    cluster = f"{max(1, devices // 8)}x{min(8, devices)}xa100-80gb"
+    gradients = 2 * graph.parameters.total
+    sent = forecast(graph, cluster).traffic_bytes_per_step.value
+    assert sent == pytest.approx(2 * (devices - 1) / devices * gradients, rel=1e-6)
+
+
+@pytest.mark.parametrize("zero", [1, 2, 3])
+@pytest.mark.parametrize("devices", [2, 8])
+def test_zero_divides_what_it_shards(gpt: Graph, zero: int, devices: int) -> None:
+    def held(**recipe: object) -> dict[str, float]:
+        job = Workload(gpt, Recipe(precision="bf16", batch=1, **recipe))  # type: ignore[arg-type]
+        return rank_memory(place(job, parse_cluster(f"{devices}xa100-80gb")))[0].by_holder()
+
+    whole, cut = held(), held(zero=zero)
+    assert cut["optimizer_state"] == pytest.approx(whole["optimizer_state"] / devices)
+    share = devices if zero == 3 else 1
+    assert cut["parameters"] == pytest.approx(whole["parameters"] / share, rel=0.01)
+
+
+@pytest.mark.parametrize("tp", [2, 4, 8])
+def test_tensor_parallel_ranks_share_products_and_parameters(gpt: Graph, tp: int) -> None:
+    placed = place(
+        Workload(gpt, Recipe(precision="bf16", batch=2, tp=tp)), parse_cluster(f"{tp}xa100-80gb")
+    )
+    local = placed.local.graph
+    assert local.at(2).flops == pytest.approx(gpt.at(2).flops / tp, rel=1e-6)
+    split = sum(
+        n for n, s in zip(gpt.parameters.numel, placed.plan.parameter_split, strict=True) if s
+    )
+    whole = gpt.parameters.total - split
+    assert local.parameters.total == pytest.approx(split / tp + whole, rel=1e-3)
+    assert whole < 0.1 * gpt.parameters.total
+    # two sums forward and two backward in every block, one after the embedding, one for the head
+    sums = [c for c in placed.messages.collective if c.value == "all_reduce"]
+    assert len(sums) == 4 * 8 + 3 + 1 + 1
+
+
+def test_pipeline_stages_share_the_model_out(gpt: Graph) -> None:
+    from foretell.parallel.holding import rank_workloads
+
+    job = Workload(gpt, Recipe(precision="bf16", batch=1, global_batch=8, pp=4))
+    parts = [w.graph for w, _ in rank_workloads(place(job, parse_cluster("4xa100-80gb")))]
+    assert sum(len(p) for p in parts) == len(gpt)
+    assert sum(p.parameters.total for p in parts) == gpt.parameters.total
+    assert sum(p.flops for p in parts) == pytest.approx(gpt.flops)
+    assert [sum("mlp.up.weight" in n for n in p.parameters.name) for p in parts] == [2, 2, 2, 2]
+
+
+@settings(max_examples=20, deadline=None)
+@given(factor=st.floats(1.1, 50.0), zero=st.sampled_from([0, 1, 3]))
+def test_more_bandwidth_is_never_slower(factor: float, zero: int) -> None:
+    graph = graph_of(GPT, precision="bf16")
+    slow = link("eth-25g")
+    fast = dataclasses.replace(slow, bandwidth_bytes_per_s=slow.bandwidth_bytes_per_s * factor)
+    before, after = (
+        forecast(
+            graph,
+            Cluster(groups=(node_group(device("a100-80gb"), count=4, network_link=net),)),
+            zero=zero,
+        ).step_time_s.value
+        for net in (slow, fast)
+    )
+    assert after <= before * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("plan", [{}, {"zero": 3}, {"tp": 4}, {"pp": 4}, {"tp": 2, "cp": 2}])
+def test_more_samples_take_longer_and_more_memory(gpt: Graph, plan: dict[str, object]) -> None:
+    small, large = (forecast(gpt, "4xa100-80gb", batch=b, **plan) for b in (1, 16))
+    assert large.step_time_s.value > small.step_time_s.value
+    assert large.memory_bytes.value > small.memory_bytes.value
+
+
+@pytest.mark.parametrize("plan", [{}, {"zero": 3}, {"tp": 8, "pp": 4, "zero": 1}])
+def test_phases_sum_to_the_step(gpt: Graph, plan: dict[str, object]) -> None:
+    answer = forecast(gpt, "8x8xa100-80gb", batch=1, global_batch=256, **plan)
+    assert sum(answer.breakdown["phase"].values()) == pytest.approx(answer.step_time_s.value)
+
+
+def test_ten_thousand_devices_cost_no_more_than_a_thousand() -> None:
+    graph = graph_of(
+        "transformer:layers=32,hidden=1024,heads=16,seq=512,vocab=4096", precision="bf16"
+    )
+
+    def seconds(nodes: int) -> float:
+        plan = {"tp": 8, "pp": 8, "zero": 1, "batch": 1, "global_batch": nodes // 8 * 64}
+        forecast(graph, f"{nodes}x8xa100-80gb", **plan)
+        best = 1.0
+        for _ in range(5):
+            start = time.perf_counter()
+            forecast(graph, f"{nodes}x8xa100-80gb", **plan)
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    assert seconds(1280) < 2 * seconds(128) + 0.005
+
+
+@pytest.mark.parametrize(
+    ("cluster", "plan", "words"),
+    [
+        ("8xa100-80gb", {"tp": 3}, "do not factor"),
+        ("8xa100-80gb", {"dp": 3, "tp": 2}, "dp=3"),
+        ("16x8xa100-80gb", {"tp": 16}, "attention heads"),
+        ("16x8xa100-80gb", {"pp": 16}, "repeated blocks"),
+        ("8xa100-80gb", {"global_batch": 4, "batch": 1}, "global_batch"),
+        ("8xa100-80gb", {"ep": 2}, "experts"),
+        ("8xa100-80gb", {"sp": True}, "tp"),
+        ("8xa100-80gb", {"virtual_stages": 2, "pp": 2}, "interleaved"),
+        ("8xa100-80gb", {"zero": 4}, "zero=4"),
+        ("8xa100-80gb", {"schedule": "fifo"}, "schedule"),
+        ("2xp100", {"batch": 1}, "bf16"),
+        (
+            "8xa100-80gb",
+            {"pp": 4, "schedule": "interleaved", "virtual_stages": 2, "global_batch": 12},
+            "rounds",
+        ),
+    ],
+)
+def test_what_no_framework_runs_is_refused(
+    gpt: Graph, cluster: str, plan: dict[str, object], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        forecast(gpt, cluster, **plan)
+
+
+def test_a_mixture_of_experts_exchanges_tokens() -> None:
+    graph = graph_of(f"{GPT},experts=8,topk=2", precision="bf16")
+    answer = forecast(graph, "8xa100-80gb", ep=8)
+    assert answer.breakdown["traffic"]["ep"] > 0
+    alone = forecast(graph, "8xa100-80gb")
+    assert answer.memory_bytes.value < 0.6 * alone.memory_bytes.value
+
+
+def test_module_splits_can_be_named(gpt: Graph) -> None:
+    whole = forecast(gpt, "2xa100-80gb", tp=2, tp_plan="mlp.up=whole,mlp.down=whole")
+    planned = forecast(gpt, "2xa100-80gb", tp=2)
+    assert whole.breakdown["traffic"]["tp"] < planned.breakdown["traffic"]["tp"]
+    with pytest.raises(InputError, match="no module"):
+        forecast(gpt, "2xa100-80gb", tp=2, tp_plan="nowhere=row")
+
+
+def test_python_and_case_names_are_the_same() -> None:
+    answer = foretell.predict(GPT, cluster="4xa100-80gb", batch=1, tp=2, pp=2, global_batch=4)
+    assert answer.subject["parallel"] == "tp=2, pp=2 (1f1b), 4 microbatches of 1"
