@@ -112,7 +112,8 @@ def _fit_patterns(
         return patterns
 
     def errors(theta: np.ndarray) -> np.ndarray:
-        return np.log(predict(Constants(links={key: unpacked(theta)}))) - target
+        trial = predict(Constants(links={key: unpacked(theta)}))
+        return np.asarray(np.log(trial) - target)
 
     def loss(off: np.ndarray, theta: np.ndarray) -> float:
         size, small = np.abs(off), _SHARPEST_ERROR

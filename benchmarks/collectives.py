@@ -54,7 +54,7 @@ def key_of(row: Row) -> str:
 def _tells_of_kind(row: Row) -> bool:
     """Whether a row tells of its kind of link rather than of one machine.
 
-    Four and eight L40S reach 5 and 1 of 31 GB/s: that host has no peer access. What a switch
+    Four and eight L40S reach 5 and 1 of 31 GB/s, as if that host had no peer access. What a switch
     reduces tells nothing of rings, and a mesh nothing of crossbars.
     """
     no_peers = row.system == "l40s" and row.group.size > 2
