@@ -11,7 +11,8 @@ Left out:
 - Vidur's all-reduce below 4 MiB: neighbouring sizes jump between 7 and 66 us, which is the host's
   launch and not the link.
 Vidur and vTrain measured about a thousand sizes in equal steps; rows are thinned to sizes in equal
-ratios, or large messages would outvote all others.
+ratios, or large messages would outvote all others. AIConfigurator's files are labelled by their
+names, though a column inside often tells another NCCL version (2.29.2).
 """
 
 from __future__ import annotations
