@@ -85,7 +85,7 @@ def test_extrapolated_microbatches_equal_simulated_ones(
 def test_one_gpu_takes_the_sum_of_its_operators(gpt: Graph) -> None:
     job = Workload(gpt, Recipe(precision="bf16", batch=2))
     chosen = predictor()
-    op_s = chosen.op_seconds(job, device("a100-80gb"))  # type: ignore[attr-defined]
+    op_s = chosen.op_times(job, device("a100-80gb")).joined()  # type: ignore[attr-defined]
     answer = forecast(gpt, "a100-80gb")
     assert answer.step_time_s.value == pytest.approx(float(op_s.sum()))
     assert answer.traffic_bytes_per_step.value == 0

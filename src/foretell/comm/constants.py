@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 from collections.abc import Mapping
@@ -50,10 +51,11 @@ class Pattern:
         known = sorted(self.reach)
         if ranks <= known[0]:
             return self.reach[known[0]]
-        for low, high in zip(known, known[1:], strict=False):
+        for low, high in itertools.pairwise(known):
             if ranks <= high:
                 weight = math.log(ranks / low) / math.log(high / low)
-                return self.reach[low] ** (1 - weight) * self.reach[high] ** weight
+                below, above = math.log(self.reach[low]), math.log(self.reach[high])
+                return math.exp((1 - weight) * below + weight * above)
         return self.reach[known[-1]]
 
     def to_dict(self) -> dict[str, Any]:

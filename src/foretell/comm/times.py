@@ -132,12 +132,13 @@ class _Levels:
         return self._stages(name, (steps - between, share), (between, share), group.size)
 
     def tree(self, kind: Collective) -> tuple[_Stage, ...]:
-        """Along each node, then up and down a tree of nodes."""
+        """Along each node, then up and down a tree of nodes: fewer steps for the same bytes."""
         group = self.group
         passes = 2 if kind is Collective.ALL_REDUCE else 1
-        inside = (ring_steps(kind, group.per_node), sent_share(kind, group.per_node))
-        between = (passes * math.log2(group.nodes), sent_share(kind, group.nodes))
-        return self._stages("ring", inside, between, group.per_node)
+        share = sent_share(kind, group.size)
+        inside = (ring_steps(kind, group.per_node), share)
+        between = (passes * math.log2(group.nodes), share)
+        return self._stages("ring", inside, between, group.size)
 
     def exchange(self) -> tuple[_Stage, ...]:
         """Each rank to each: those of its node over one link, all others over the other."""

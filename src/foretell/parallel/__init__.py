@@ -4,10 +4,12 @@ from foretell.parallel.describe import describe, plan_notes
 from foretell.parallel.holding import ALONE, Holding, rank_workloads
 from foretell.parallel.place import Placed, place
 from foretell.parallel.step import StepRun, run_step
+from foretell.parallel.times import OpTimes
 
 __all__ = [
     "ALONE",
     "Holding",
+    "OpTimes",
     "Placed",
     "StepRun",
     "describe",

@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from foretell.comm import Collective, Group, bus_bytes, collective_s
+from foretell.comm import Collective, Group, bus_bytes
+from foretell.comm import collective_s as alone_s
 from foretell.graph.graph import Bools, Floats, Ints, itemsize_of
 from foretell.graph.ops import Phase, Role
 from foretell.parallel.place import Placed
 from foretell.parallel.schedule import Pipelined, StageTimes, run_schedule
 from foretell.parallel.shard import expert_parameters
 from foretell.parallel.streams import Overlap, bucketed_backward, gathered_pass
+from foretell.parallel.times import OpTimes, stretch
 
 _FIRST_BUCKET_BYTES = 1024**2
 _MIB = 1024**2
@@ -27,6 +29,8 @@ class StepRun:
     """One step of a job."""
 
     step_s: float
+    op_s: Floats
+    """Seconds of every operator of a rank as it runs, waiting for the host included."""
     phase_s: dict[str, float]
     """Seconds of the slowest rank by phase; they sum to step_s."""
     sent_bytes: dict[str, float]
@@ -41,25 +45,27 @@ class StepRun:
     notes: tuple[str, ...] = field(default=())
 
 
-def run_step(placed: Placed, op_s: Floats) -> StepRun:
+def run_step(placed: Placed, times: OpTimes) -> StepRun:
     """Play the step of every distinct rank."""
-    return _Step(placed, op_s).run()
+    return _Step(placed, times).run()
 
 
 class _Step:
-    def __init__(self, placed: Placed, op_s: Floats) -> None:
+    def __init__(self, placed: Placed, times: OpTimes) -> None:
         self.placed = placed
         self.recipe = placed.whole.recipe
         self.layout = placed.layout
         self.graph = placed.local.graph.at(self.recipe.batch)
         self.count = len(self.graph)
-        self.op_s = op_s[: self.count]
-        self.optimizer_op_s = op_s[self.count :]
+        self.op_s = times.device_s[: self.count]
+        self.optimizer_op_s = times.device_s[self.count :]
         self.units = placed.units
         self.groups = placed.groups
         self.micro = placed.microbatches
         self.phase = self.graph.op_phase
+        self.message_host_s, self.factor = times.message_host_s, times.exchange_factor
         self.message_s, self.exposed_message_s = self._message_times()
+        self._wait_for_host(times.host_s)
 
     # --- what each operator waits for
 
@@ -76,7 +82,7 @@ class _Step:
                     group = self.groups[a]
                     if kind is Collective.SEND_RECV:
                         group = self._slowest_hop(group)
-                    seconds[chosen] = collective_s(kind, messages.nbytes[chosen], group)
+                    seconds[chosen] = self._collective_s(kind, messages.nbytes[chosen], group)
         added = np.zeros(self.count)
         blocking = messages.hidden_behind < 0
         np.add.at(added, messages.op[blocking], seconds[blocking])
@@ -84,6 +90,30 @@ class _Step:
         np.add.at(beside, messages.hidden_behind[~blocking], seconds[~blocking])
         added += np.maximum(0.0, beside - self.op_s * (beside > 0))
         return seconds, added
+
+    def _wait_for_host(self, host_s: Floats) -> None:
+        """Stretch what each pipeline rank does to the pace of the host that launches it."""
+        op_rank = self.placed.stage_of_unit[self.units.op] % self.layout.pp
+        trainable = self.graph.parameters.trainable
+        step_unit = self.units.parameter[trainable][: len(self.optimizer_op_s)]
+        step_rank = self.placed.stage_of_unit[step_unit] % self.layout.pp
+        launches = np.bincount(self.placed.messages.op, minlength=self.count)
+        host = host_s[: self.count] + launches * self.message_host_s
+        device = self.op_s + self.exposed_message_s
+        op_s, exposed, stepped = self.op_s.copy(), self.exposed_message_s, self.optimizer_op_s
+        for rank in range(self.layout.pp):
+            ops, steps = op_rank == rank, step_rank == rank
+            factor = stretch(
+                self.micro * float(device[ops].sum()) + float(stepped[steps].sum()),
+                self.micro * float(host[ops].sum()) + float(host_s[self.count :][steps].sum()),
+            )
+            op_s[ops] *= factor
+            exposed = np.where(ops, exposed * factor, exposed)
+            stepped = np.where(steps, stepped * factor, stepped)
+        self.op_s, self.exposed_message_s, self.optimizer_op_s = op_s, exposed, stepped
+
+    def _collective_s(self, kind: Collective, nbytes: Floats | float, group: Group) -> Floats:
+        return self.factor * alone_s(kind, np.asarray(nbytes, dtype=np.float64), group)
 
     def _slowest_hop(self, ring: Group) -> Group:
         gpus = ring.node_group.gpus_per_node
@@ -118,6 +148,7 @@ class _Step:
         sent, network = self._traffic(stage_of_unit)
         return StepRun(
             step_s=step_s,
+            op_s=np.concatenate([self.op_s, self.optimizer_op_s]),
             phase_s=phase_s,
             sent_bytes=sent,
             network_bytes=network,
@@ -141,9 +172,9 @@ class _Step:
             return forward, backward, 0.0
         nbytes = self._unit_parameter_bytes()
         group = self.groups["shard"]
-        gather = collective_s(Collective.ALL_GATHER, nbytes, group)
-        scatter = collective_s(Collective.REDUCE_SCATTER, nbytes, group)
-        scatter = scatter + collective_s(
+        gather = self._collective_s(Collective.ALL_GATHER, nbytes, group)
+        scatter = self._collective_s(Collective.REDUCE_SCATTER, nbytes, group)
+        scatter = scatter + self._collective_s(
             Collective.ALL_REDUCE, nbytes / self.layout.shard, self.groups["copies"]
         )
         settings = {"prefetch": self.recipe.prefetch, "overlap": self.recipe.overlap}
@@ -194,7 +225,7 @@ class _Step:
         stride, pp = self.layout.stage_stride, self.layout.pp
         return [
             float(
-                collective_s(
+                self._collective_s(
                     Collective.SEND_RECV,
                     nbytes,
                     self.placed.pair(chunk % pp * stride, (chunk + 1) % pp * stride),
@@ -267,13 +298,13 @@ class _Step:
     def _exchange_s(self, nbytes: Floats, axis: str) -> Floats:
         if self.recipe.zero:
             group = self.groups["shard"] if axis == "dp" else self.groups[axis]
-            seconds = collective_s(Collective.REDUCE_SCATTER, nbytes, group)
+            seconds = self._collective_s(Collective.REDUCE_SCATTER, nbytes, group)
             if axis == "dp":
-                seconds = seconds + collective_s(
+                seconds = seconds + self._collective_s(
                     Collective.ALL_REDUCE, nbytes / self.layout.shard, self.groups["copies"]
                 )
             return np.asarray(seconds)
-        return np.asarray(collective_s(Collective.ALL_REDUCE, nbytes, self.groups[axis]))
+        return np.asarray(self._collective_s(Collective.ALL_REDUCE, nbytes, self.groups[axis]))
 
     def _expert_share(self, total: float) -> float:
         """Share of gradient bytes that belong to experts, which fewer ranks hold in common."""
@@ -301,7 +332,7 @@ class _Step:
             compute = moved + stepped
         gather = 0.0
         if recipe.zero in (1, 2):
-            gather = float(collective_s(Collective.ALL_GATHER, nbytes, self.groups["shard"]))
+            gather = float(self._collective_s(Collective.ALL_GATHER, nbytes, self.groups["shard"]))
         return compute, gather
 
     # --- what is reported

@@ -11,7 +11,7 @@ import numpy as np
 from foretell.cluster import Cluster, Device
 from foretell.graph.graph import Floats, Graph
 from foretell.graph.ops import OpClass, Phase
-from foretell.parallel import Placed, StepRun, describe, plan_notes, run_step
+from foretell.parallel import OpTimes, Placed, StepRun, describe, plan_notes, run_step
 from foretell.predictors.forecast import Forecast, Quantity
 from foretell.predictors.memory import (
     CPU_MEMORY,
@@ -56,11 +56,11 @@ class Trust:
         return not self.notes
 
 
-def assemble(placed: Placed, op_s: Floats, trust: Trust, predictor: str) -> Forecast:
-    """The forecast of a job one of whose ranks takes `op_s` seconds for its operators."""
+def assemble(placed: Placed, times: OpTimes, trust: Trust, predictor: str) -> Forecast:
+    """The forecast of a job one of whose ranks takes these times for its operators."""
     workload, cluster, layout = placed.whole, placed.cluster, placed.layout
     recipe, device, micro = workload.recipe, slowest(cluster), placed.microbatches
-    run = run_step(placed, op_s)
+    run = run_step(placed, times)
     step_time = trust.spread.around(run.step_s)
     smallest = min(cluster.devices, key=lambda d: d.memory_bytes)
     by_rank = rank_memory(placed, memory_constants(smallest))
@@ -85,7 +85,7 @@ def assemble(placed: Placed, op_s: Floats, trust: Trust, predictor: str) -> Fore
         ),
         breakdown={
             "phase": run.phase_s,
-            **_compute_breakdown(placed, op_s, run),
+            **_compute_breakdown(placed, run),
             "memory": {**memory.by_holder(), "allocated_peak": memory.allocated_bytes},
             **_distributed_breakdown(run, by_rank),
         },
@@ -94,11 +94,11 @@ def assemble(placed: Placed, op_s: Floats, trust: Trust, predictor: str) -> Fore
     )
 
 
-def _compute_breakdown(placed: Placed, op_s: Floats, run: StepRun) -> dict[str, dict[str, float]]:
+def _compute_breakdown(placed: Placed, run: StepRun) -> dict[str, dict[str, float]]:
     """Seconds by operator class and by module, of a rank that runs an even part of the layers."""
     step, pp = placed.local.step, placed.layout.pp
     per_step = np.where(step.op_phase == Phase.OPTIMIZER, 1, placed.microbatches) / pp
-    seconds = op_s * per_step
+    seconds = run.op_s * per_step
     optimizing = step.op_phase == Phase.OPTIMIZER
     planned = float(seconds[optimizing].sum())
     if planned:

@@ -13,7 +13,7 @@ from foretell.cluster import Cluster, Device
 from foretell.errors import InputError
 from foretell.graph.graph import Floats, Graph
 from foretell.graph.ops import OpClass
-from foretell.parallel import place
+from foretell.parallel import OpTimes, place
 from foretell.predictors.analytic.constants import (
     Constants,
     FamilyConstants,
@@ -73,17 +73,19 @@ class AnalyticPredictor:
         """The forecast of one workload on one cluster."""
         device = slowest(cluster)
         placed = place(workload, cluster)
-        op_s = self.op_seconds(placed.local, device)
-        return assemble(placed, op_s, self._trust(workload, device), self.name)
+        times = self.op_times(placed.local, device)
+        return assemble(placed, times, self._trust(workload, device), self.name)
 
-    def op_seconds(self, workload: Workload, device: Device) -> Floats:
-        """Seconds of every operator of the step on one device, in execution order."""
+    def op_times(self, workload: Workload, device: Device) -> OpTimes:
+        """Times of every operator of the step on one device, in execution order."""
         recipe, step = workload.recipe, workload.step
         _check_precision(recipe.precision, device)
         constants, _ = self._constants_for(recipe, device)
         priced = price_step(step, device, recipe.precision, compiled=recipe.compile)
-        op_s = op_times(priced.columns, device, constants)[priced.row]
-        return _not_faster_than(priced.launches * constants.dispatch_s, op_s)
+        return OpTimes(
+            device_s=op_times(priced.columns, device, constants)[priced.row],
+            host_s=priced.columns.launches[priced.row] * constants.dispatch_s,
+        )
 
     def _constants_for(self, recipe: Recipe, device: Device) -> tuple[FamilyConstants, str]:
         return self.constants.family(device.family, variants=_variants(recipe))
@@ -133,15 +135,6 @@ def _check_precision(precision: str, device: Device) -> None:
             f"device {device.id!r} does not compute in {needed}, which precision={precision} "
             f"needs: it has {have}"
         )
-
-
-def _not_faster_than(host_s: float, op_s: Floats) -> Floats:
-    """The host launches operators one by one; a device that waits for it is no faster."""
-    busy_s = float(op_s.sum())
-    if busy_s <= 0.0:
-        return op_s
-    stretch = float((busy_s**4 + host_s**4) ** 0.25) / busy_s
-    return op_s * stretch
 
 
 def _share_of(step: Graph, op_class: OpClass) -> float:
