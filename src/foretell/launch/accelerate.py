@@ -61,6 +61,8 @@ def read_accelerate_flags(flags: Flags, facts: Facts, nearby: Nearby) -> None:
 
 
 def _common(source: Source, facts: Facts, strength: Strength) -> None:
+    if (processes := source.take("num-processes")) is not None:
+        facts.say("nodes", 1, processes[1], Strength.DEFAULT)
     take_wholes(
         source, facts, {"nodes": ("num-machines",), "world_size": ("num-processes",)}, strength
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foretell.launch.accelerate import read_accelerate_flags
 from foretell.launch.facts import Facts, Strength, is_unknown
 from foretell.launch.flags import Flags
 from foretell.launch.nearby import Nearby
-from foretell.launch.shell import Command, Script, Word, read_script
+from foretell.launch.shell import Script, Word, read_script
 from foretell.launch.slurm import read_srun
 
 _LAUNCHERS = {"torchrun": "torchrun", "deepspeed": "deepspeed", "accelerate-launch": "accelerate"}
@@ -56,6 +57,7 @@ _SWITCHES = (
     "--no-ssh-check --no_ssh_check --module -m"
 ).split()
 _DEEPEST = 4
+_MOST_SHELLS = 50
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,19 @@ class Start:
 
 def find_starts(script: Script, depth: int = 0) -> list[Start]:
     """Every command that starts training, those with a launcher first."""
-    found = [start for command in script.commands for start in _starts(command, script, depth)]
+    known = {n: value for n in script.variables if (value := script.value(n)) is not None}
+    found: list[Start] = []
+    shells = 0
+    for command in script.commands:
+        at, inner = _shell(command.words)
+        if inner is None or depth >= _DEEPEST:
+            found += filter(None, [start_of(command.words)])
+        elif shells < _MOST_SHELLS:
+            shells += 1
+            nested = read_script(inner.text, script.name, known, inner.line, depth)
+            for start in find_starts(nested, depth + 1):
+                before = (*command.words[:at], *start.before)
+                found.append(dataclasses.replace(start, before=before))
     return sorted(found, key=lambda start: not start.launcher)
 
 
@@ -117,31 +131,15 @@ def read_start(start: Start, name: str, facts: Facts, nearby: Nearby) -> Flags:
     return Flags(start.words, name, facts)
 
 
-def _starts(command: Command, script: Script, depth: int) -> Iterable[Start]:
-    words = command.words
+def _shell(words: Sequence[Word]) -> tuple[int, Word | None]:
+    """Where a shell is started, and the script it is given in `bash -lc "..."`."""
     for at, word in enumerate(words):
-        if _base(word.text) in _SHELLS and depth < _DEEPEST:
-            inner = _inner(words[at + 1 :])
-            if inner is not None:
-                known = {n: v for n in script.variables if (v := script.value(n)) is not None}
-                nested = read_script(inner.text, script.name, known, inner.line, depth)
-                for start in find_starts(nested, depth + 1):
-                    yield Start(
-                        start.launcher,
-                        start.program,
-                        (*words[:at], *start.before),
-                        start.launcher_words,
-                        start.words,
-                        start.line,
-                    )
-                return
-    found = start_of(words)
-    if found is not None:
-        yield found
+        if _base(word.text) in _SHELLS:
+            return at, _inner(words[at + 1 :])
+    return 0, None
 
 
 def _inner(words: Sequence[Word]) -> Word | None:
-    """The script in `bash -lc "..."`."""
     for at, word in enumerate(words):
         if not word.text.startswith("-"):
             return None

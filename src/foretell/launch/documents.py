@@ -98,7 +98,9 @@ def read_json(text: str, name: str) -> Document:
             f"{name} is not valid JSON: {error.msg} at line {error.lineno}: correct it"
         ) from None
     except (RecursionError, ValueError):
-        raise InputError(f"{name} is not usable JSON: it nests or counts too far") from None
+        raise InputError(
+            f"{name} is not usable JSON: it nests too deeply or holds impossible values"
+        ) from None
     if not isinstance(values, dict):
         raise InputError(f"{name} holds no JSON object: write {{...}} with named settings")
     return Document(name, values)
@@ -130,7 +132,9 @@ def read_yaml(text: str, name: str) -> list[Document]:
     except yaml.YAMLError:
         raise InputError(f"{name} is not valid YAML: it has forbidden characters") from None
     except (RecursionError, ValueError, TypeError, AttributeError):
-        raise InputError(f"{name} is not usable YAML: it nests or counts too far") from None
+        raise InputError(
+            f"{name} is not usable YAML: it nests too deeply or holds impossible values"
+        ) from None
     return documents
 
 

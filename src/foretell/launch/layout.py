@@ -53,7 +53,9 @@ def _nodes(facts: Facts) -> Fact | None:
     if reserved is None and tasks is not None and per_node is not None:
         reserved = Fact(_divided(facts, tasks, per_node), tasks.where)
     gpus = facts.fact("reserved_gpus_per_node")
-    if reserved is None and gpus is not None and "sbatch" in facts.kinds:
+    is_open = facts.get("nodes_open") or "sbatch" not in facts.kinds
+    if reserved is None and gpus is not None and not is_open:
+        # Slurm's own default
         reserved = Fact(1, gpus.where, Strength.DEFAULT)
     certain = reserved is not None and reserved.strength != Strength.DEFAULT
     if step is not None and reserved is not None and certain and step.value > reserved.value:

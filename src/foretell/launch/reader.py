@@ -144,7 +144,8 @@ class _Reader:
 
     def configs(self, flags: Flags, name: str) -> None:
         """Configuration files that the program is given."""
-        references = [found for n in _CONFIGS if (found := take_text(flags, self.facts, n))]
+        given = [found for n in _CONFIGS if (found := flags.take(n)) is not None]
+        references = [(str(value), where) for value, where in given]
         for word in flags.bare:
             if word.text.endswith((".yaml", ".yml", ".json")):
                 references.append((word.text, f"{name}:{word.line}"))

@@ -169,9 +169,12 @@ class _Reader:
             return
         known = self.script.variables.get(name)
         if plus and known is not None:
-            is_array = len(known) != 1 or self.text[match.end() : match.end() + 1] == "("
-            value = known + value if is_array else [known[0] + value[0]]
-        elif self.conditions and known is not None and _flat(known) != _flat(value):
+            if len(known) != 1 or self.text.startswith("(", match.end()):
+                known.extend(value)
+            else:
+                known[0].extend(value[0])
+            return
+        if self.conditions and known is not None and _flat(known) != _flat(value):
             shown = " ".join(_flat(value))
             self.conditional[name] = (
                 f"{self.script.name}:{line} sets {name} inside a condition: {shown[:60]} was taken"
@@ -330,8 +333,12 @@ class _Reader:
             self.at = end
 
     def number(self, name: str) -> int | None:
-        text = (self.script.value(name) or "").strip()
-        return int(text) if re.fullmatch(r"-?\d{1,18}", text) else None
+        text = ""
+        for piece, _ in (self.script.variables.get(name) or [[]])[0]:
+            text += piece
+            if len(text) > 40:
+                return None
+        return int(text) if re.fullmatch(r"\s*-?\d{1,18}\s*", text) else None
 
     def braced(self, fields: list[Field], *, split: bool) -> None:
         end = self.closing(self.at + 1, "{", "}")
@@ -343,7 +350,9 @@ class _Reader:
         raw, line = self.text[self.at : end], self.line
         name, each, sign, default = match.groups()
         known = self.script.variables.get(name)
-        is_set = known is not None and (bool(_flat(known)) or ":" not in (sign or ""))
+        is_set = known is not None and (
+            ":" not in (sign or "") or any(text for f in known for text, _ in f)
+        )
         self.at = end
         if sign and sign[-1] in "-=" and not is_set:
             value = self.nested(default, line)

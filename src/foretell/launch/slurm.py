@@ -124,6 +124,7 @@ def _reservation(options: dict[str, Word], name: str, facts: Facts) -> None:
         low, _, high = options["--nodes"].text.partition("-")
         if high and high != low:
             facts.note(f"{where('--nodes')} is {low}-{high}: say which number of nodes to forecast")
+            facts.say("nodes_open", True, where("--nodes"))
         else:
             facts.whole("reserved_nodes", low, where("--nodes"))
     for flag, fact in (
