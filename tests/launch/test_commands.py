@@ -207,3 +207,15 @@ def test_formats_are_told_by_content_not_by_name(tmp_path: Path) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text('{"train_batch_size": 8}')
     assert read_launch(path).options["global_batch"] == 8
+
+
+def test_flags_inside_a_nested_shell_keep_their_lines(tmp_path: Path) -> None:
+    launch = read(
+        tmp_path,
+        "HOST=$(hostname -s)\nexport RUN='torchrun --nproc_per_node 4'\n"
+        'export ARGS="--addr $HOST \\\n  --micro-batch-size 2"\n'
+        "srun bash -c '$RUN --master_addr $HOST p.py $ARGS --bf16'\n",
+    )
+    assert launch.origins["batch"] == "run.sh:4 --micro-batch-size"
+    assert launch.origins["precision"] == "run.sh:5 --bf16"
+    assert launch.notes == ()

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -72,6 +77,40 @@ def test_refused_with_one_sentence_that_names_the_file(tmp_path: Path, name: str
     assert len(str(caught.value)) < 400
 
 
+SAMPLES = [
+    path
+    for path in sorted((Path(__file__).parent / "samples").iterdir())
+    if path.suffix in (".yaml", ".json")
+]
+
+
+def places(node: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every value in nested settings."""
+    inner = node.items() if isinstance(node, dict) else enumerate(node)
+    for key, value in inner:
+        yield (*at, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*at, key))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_a_sample_with_any_one_value_spoilt_is_read_or_refused(
+    tmp_path: Path, sample: Path
+) -> None:
+    documents = list(yaml.safe_load_all(sample.read_text()))
+    for *outer, last in places(documents):
+        for wrong in (None, -1, "x", [{}], {"a": 1}) if outer else ():
+            changed = copy.deepcopy(documents)
+            part = changed
+            for key in outer:
+                part = part[key]
+            part[last] = wrong
+            path = tmp_path / "spoilt.yaml"
+            path.write_text(yaml.safe_dump_all(changed))
+            with contextlib.suppress(InputError):
+                assert read_launch(path).kinds
+
+
 def test_a_file_of_a_hundred_megabytes_is_not_even_read(tmp_path: Path) -> None:
     path = tmp_path / "huge.sh"
     with path.open("wb") as file:
@@ -114,5 +153,43 @@ def test_any_mix_of_pieces_is_read_or_refused(
 ) -> None:
     path = tmp_path / "mix.sh"
     path.write_text("".join(piece + gap for piece, gap in pieces))
+    with contextlib.suppress(InputError):
+        assert read_launch(path).kinds
+
+
+KEYS = (
+    "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps fp16 bf16 enabled "
+    "zero_optimization stage offload_optimizer device reduce_bucket_size optimizer type params "
+    "activation_checkpointing num_machines num_processes mixed_precision distributed_type "
+    "fsdp_config fsdp_sharding_strategy deepspeed_config zero_stage deepspeed_config_file "
+    "megatron_lm_config megatron_lm_tp_degree parallelism_config tp_size dynamo_config fsdp optim "
+    "deepspeed max_steps num_train_epochs model_name_or_path torch_dtype training gpu_ids "
+    "apiVersion kind spec pytorchReplicaSpecs Master Worker replicas template containers command "
+    "args env name value resources limits nvidia.com/gpu nodeSelector nvidia.com/gpu.product "
+    "affinity nodeAffinity requiredDuringSchedulingIgnoredDuringExecution nodeSelectorTerms "
+    "matchExpressions key operator values runPolicy activeDeadlineSeconds elasticPolicy"
+).split()
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-2, 9),
+    st.floats(allow_nan=False),
+    st.sampled_from(["auto", "bf16", "PyTorchJob", "FSDP", "DEEPSPEED", "cpu", "8", "torchrun"]),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.recursive(
+        VALUES,
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=6)
+        ),
+        max_leaves=25,
+    )
+)
+def test_any_shape_of_settings_is_read_or_refused(tmp_path: Path, content: object) -> None:
+    path = tmp_path / "mix.json"
+    path.write_text(json.dumps(content))
     with contextlib.suppress(InputError):
         assert read_launch(path).kinds

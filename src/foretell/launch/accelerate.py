@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from foretell.launch.deepspeed import read_deepspeed, say_offload
+from foretell.launch.deepspeed import is_deepspeed, read_deepspeed, say_offload
 from foretell.launch.documents import Document
 from foretell.launch.facts import Facts, Strength
 from foretell.launch.flags import Flags
@@ -102,7 +102,10 @@ def _deepspeed(source: Source, facts: Facts, nearby: Nearby, chosen: str) -> Non
             facts.say("zero", 2, where, Strength.DEFAULT)
     if config is not None and config[0].lower() != "none":
         for document in nearby.documents(*config):
-            read_deepspeed(document, facts)
+            if is_deepspeed(document):
+                read_deepspeed(document, facts)
+            else:
+                facts.note(f"{config[1]} {config[0]} holds no DeepSpeed settings")
 
 
 def _megatron(source: Source, facts: Facts, chosen: str) -> None:

@@ -77,7 +77,6 @@ class Start:
 
 def find_starts(script: Script, depth: int = 0) -> list[Start]:
     """Every command that starts training, those with a launcher first."""
-    known = {n: value for n in script.variables if (value := script.value(n)) is not None}
     found: list[Start] = []
     shells = 0
     for command in script.commands:
@@ -86,7 +85,7 @@ def find_starts(script: Script, depth: int = 0) -> list[Start]:
             found += filter(None, [start_of(command.words)])
         elif shells < _MOST_SHELLS:
             shells += 1
-            nested = read_script(inner.text, script.name, known, inner.line, depth)
+            nested = read_script(inner.text, script.name, parent=script, first_line=inner.line)
             for start in find_starts(nested, depth + 1):
                 before = (*command.words[:at], *start.before)
                 found.append(dataclasses.replace(start, before=before))

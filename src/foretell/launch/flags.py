@@ -66,6 +66,13 @@ class Flags:
         self._read.update(names)
         return (found[0].value or "", found[0].where) if found else None
 
+    def rest(self) -> Flags:
+        """The flags that nobody read so far; reading them counts here too."""
+        view = Flags((), "", Facts(""))
+        view.bare, view._read = self.bare, self._read
+        view._flags = {n: flag for n, flag in self._flags.items() if n not in self._read}
+        return view
+
     def note_rest(self, facts: Facts) -> None:
         """Note the flags nobody read whose names tell that they may matter."""
         for flag in self._flags.values():

@@ -9,7 +9,6 @@ from foretell.errors import InputError
 from foretell.launch.documents import Document
 from foretell.launch.facts import Facts, Strength
 from foretell.launch.shell import Command, Script, Word
-from foretell.launch.source import Keys, take_wholes
 
 _GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 _LABELS = (
@@ -54,10 +53,13 @@ def read_kubernetes(document: Document, facts: Facts) -> Script | None:
         _pod(pod, container, facts)
         if script is None and found.commands:
             script = found
+    if not pods:
+        raise InputError(f"{replicas.where()} has no replicas: write 1 or more")
     facts.say("reserved_nodes", pods, replicas.where())
-    take_wholes(Keys(spec), facts, {"processes_per_node": ("nprocPerNode",)}, Strength.FILE)
     elastic = spec.part("elasticPolicy")
-    take_wholes(Keys(elastic), facts, {"processes_per_node": ("nProcPerNode",)}, Strength.FILE)
+    for part, name in ((spec, "nprocPerNode"), (elastic, "nProcPerNode")):
+        if part.get(name) not in ("gpu", "cpu"):
+            facts.whole("processes_per_node", part.get(name), part.where(name), Strength.FILE)
     if script is not None:
         # The operator puts these into the environment of every pod.
         processes = facts.get("processes_per_node") or facts.get("reserved_gpus_per_node")
@@ -76,29 +78,35 @@ def read_kubernetes(document: Document, facts: Facts) -> Script | None:
 
 def _container(pod: Document) -> tuple[Document, Script]:
     """The container that trains, and its command."""
-    containers = pod.get("containers")
-    if not isinstance(containers, list) or not containers:
+    containers = _items(pod, "containers")
+    if not containers:
         raise InputError(f"{pod.where('containers')} names no container: add one")
     names = [c.get("name") if isinstance(c, dict) else None for c in containers]
     chosen = names.index("pytorch") if "pytorch" in names else 0
     container = pod.part("containers", chosen)
     script = Script(pod.name)
     variables = {}
-    for entry in container.get("env") or []:
+    for entry in _items(container, "env"):
         if isinstance(entry, dict) and entry.get("value") is not None:
             variables[str(entry.get("name"))] = str(entry["value"])
     script.variables = {name: [[(value, 1)]] for name, value in variables.items()}
     words = []
     for key in ("command", "args"):
-        value = container.get(key) or []
-        if not isinstance(value, list):
-            raise InputError(f"{container.where(key)} is {value!r}: write a list of words")
-        for index, text in enumerate(value):
+        for index, text in enumerate(_items(container, key)):
             line = container.line(key, index) or 0
             words.append(Word(_filled(str(text), variables), line + _block(text)))
     if words:
         script.commands = [Command(tuple(words))]
     return container, script
+
+
+def _items(document: Document, key: str) -> list[Any]:
+    value = document.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise InputError(f"{document.where(key)} is no list: write one entry per line after -")
+    return value
 
 
 def _block(text: Any) -> int:
@@ -123,12 +131,14 @@ def _pod(pod: Document, container: Document, facts: Facts) -> None:
             return
     affinity = pod.part("affinity", "nodeAffinity")
     required = affinity.part("requiredDuringSchedulingIgnoredDuringExecution")
-    for term in required.get("nodeSelectorTerms") or []:
-        for rule in (term.get("matchExpressions") or []) if isinstance(term, dict) else []:
-            if not isinstance(rule, dict) or rule.get("key") not in _LABELS:
+    for i, _ in enumerate(_items(required, "nodeSelectorTerms")):
+        term = required.part("nodeSelectorTerms", i)
+        for j, _ in enumerate(_items(term, "matchExpressions")):
+            rule = term.part("matchExpressions", j)
+            if str(rule.get("key")) not in _LABELS:
                 continue
-            values = rule.get("values") or []
+            values = _items(rule, "values")
             if rule.get("operator") == "In" and len(values) == 1:
-                facts.say("device_word", str(values[0]), affinity.where(str(rule["key"])))
+                facts.say("device_word", str(values[0]), rule.where("values"))
             else:
-                facts.note(f"{affinity.where(str(rule['key']))} allows several devices")
+                facts.note(f"{rule.where('values')} leaves several devices open")

@@ -28,7 +28,7 @@ _WHOLES = {
     "pp": ("pipeline-model-parallel-size",),
     "cp": ("context-parallel-size",),
     "ep": ("expert-model-parallel-size",),
-    "batch": ("micro-batch-size",),
+    "batch": ("micro-batch-size", "batch-size"),
     "global_batch": ("global-batch-size",),
     "seq": ("seq-length", "encoder-seq-length"),
     "steps": ("train-iters",),
@@ -126,7 +126,9 @@ def _recompute(source: Source, facts: Facts) -> None:
             facts.note(f"{count[1]} {count[0]} recomputes some layers only; taken as all of them")
     if where := take_switch(source, facts, "recompute-activations"):
         facts.say("recompute", "selective", where)
-    if where := take_switch(source, facts, "checkpoint-activations"):
+    if where := take_switch(
+        source, facts, "checkpoint-activations", "deepspeed-activation-checkpointing"
+    ):
         facts.say("recompute", "full", where)
 
 

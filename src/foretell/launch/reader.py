@@ -32,7 +32,15 @@ from foretell.launch.trainer import is_trainer, read_trainer, read_trainer_docum
 
 # Sections in which people keep Trainer arguments.
 _SECTIONS = ("training", "trainer", "train", "training_args", "training_arguments", "model")
-_CONFIGS = ("config", "config-file", "deepspeed", "deepspeed-config", "ds-config", "yaml-cfg")
+_CONFIGS = (
+    "config",
+    "config-file",
+    "config-path",
+    "deepspeed",
+    "deepspeed-config",
+    "ds-config",
+    "yaml-cfg",
+)
 
 
 def read_launch(path: str | Path) -> Launch:
@@ -129,6 +137,7 @@ class _Reader:
             read_megatron(flags, self.facts, self.nearby, program)
         elif flags.any(TRAINER_FLAGS):
             read_trainer(flags, self.facts, self.nearby)
+            read_script_flags(flags.rest(), self.facts, self.nearby)
         else:
             read_script_flags(flags, self.facts, self.nearby)
         self.configs(flags, name)

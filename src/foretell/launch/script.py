@@ -19,6 +19,7 @@ _WHOLES = {
 }
 _EPOCHS = ("epochs", "num-epochs")
 _PRECISIONS = {
+    "no": "fp32",
     "fp32": "fp32",
     "float32": "fp32",
     "32": "fp32",
@@ -34,6 +35,7 @@ _PRECISIONS = {
     "amp_bf16": "bf16",
     "amp_bfloat16": "bf16",
 }
+_PRECISION_FLAGS = ("precision", "mixed-precision", "amp-dtype", "dtype")
 _OPTIMIZERS = {
     "adamw": "adamw",
     "adam": "adam",
@@ -50,6 +52,7 @@ def read_script_flags(flags: Flags, facts: Facts, nearby: Nearby) -> None:
     """Take in flags whose meaning their names tell."""
     before = len(facts.notes)
     names = [*_PER_DEVICE, *_EPOCHS, *(n for ns in _WHOLES.values() for n in ns), "model"]
+    names += _PRECISION_FLAGS
     if not flags.any(names):
         return
     facts.kind("script")
@@ -61,7 +64,7 @@ def read_script_flags(flags: Flags, facts: Facts, nearby: Nearby) -> None:
     epochs = flags.take(*_EPOCHS)
     if epochs is not None and (number := facts.parse_number(*epochs)) is not None:
         facts.say("epochs", number, epochs[1])
-    precision = take_choice(flags, facts, _PRECISIONS, "precision", "amp-dtype", "dtype")
+    precision = take_choice(flags, facts, _PRECISIONS, *_PRECISION_FLAGS)
     if precision is not None and precision[0] == "tf32":
         facts.say("tf32", True, precision[1])
     elif precision is not None:

@@ -72,21 +72,24 @@ def read_script(
     text: str,
     name: str,
     variables: Mapping[str, str] | None = None,
+    *,
+    parent: Script | None = None,
     first_line: int = 1,
-    depth: int = 0,
 ) -> Script:
-    """The commands of a script; `variables` are known beforehand."""
+    """The commands of a script; `variables` and those of a parent are known beforehand."""
     script = Script(name)
+    for key, fields in ({} if parent is None else parent.variables).items():
+        script.variables[key] = [list(f) for f in fields]
     for key, value in (variables or {}).items():
         script.variables[key] = [[(value, first_line)]]
-    _Reader(text, script, first_line, depth).read()
+    _Reader(text, script, first_line).read()
     return script
 
 
 class _Reader:
     """Walks over the characters once."""
 
-    def __init__(self, text: str, script: Script, line: int, depth: int) -> None:
+    def __init__(self, text: str, script: Script, line: int, depth: int = 0) -> None:
         self.text, self.at, self.line = text, 0, line
         self.script, self.depth = script, depth
         self.budget = _LONGEST_EXPANSION

@@ -82,11 +82,14 @@ def read_srun(words: Iterable[Word], name: str, facts: Facts) -> None:
     """Take in what srun says about the step; it may use less than the job reserved."""
     facts.kind("srun")
     options = slurm_options(words)
-    for flag, fact in (("--nodes", "step_nodes"), ("--ntasks", "tasks")):
+    for flag, fact in (
+        ("--nodes", "step_nodes"),
+        ("--ntasks", "tasks"),
+        ("--ntasks-per-node", "tasks_per_node"),
+        ("--gpus-per-task", "gpus_per_task"),
+    ):
         if flag in options:
             facts.whole(fact, options[flag].text, f"{name}:{options[flag].line} {flag}")
-    if (word := options.get("--ntasks-per-node")) is not None:
-        facts.whole("tasks_per_node", word.text, f"{name}:{word.line} --ntasks-per-node")
     if (word := options.get("--constraint")) is not None:
         _constraint(word, f"{name}:{word.line} --constraint", facts)
     for flag in ("--gpus-per-node", "--gres"):
