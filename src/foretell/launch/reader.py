@@ -41,6 +41,7 @@ _CONFIGS = (
     "ds-config",
     "yaml-cfg",
 )
+_MOST_NOTED = 5
 
 
 def read_launch(path: str | Path) -> Launch:
@@ -105,10 +106,14 @@ class _Reader:
                 facts.note(f"{script.name} holds no training command that Foretell knows")
             return
         chosen, *others = starts
-        for other in others:
+        for other in others[:_MOST_NOTED]:
             facts.note(
                 f"{script.name}:{other.line} starts {other.program or 'a second job'}, which was "
                 "not read: put it into a file of its own"
+            )
+        if len(others) > _MOST_NOTED:
+            facts.note(
+                f"{script.name} starts {len(others) - _MOST_NOTED} more jobs, not read either"
             )
         visible = script.value("CUDA_VISIBLE_DEVICES")
         if visible and all(part.strip().isdigit() for part in visible.split(",")):
