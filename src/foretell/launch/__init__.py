@@ -1,0 +1,6 @@
+"""How people start training: scripts and configuration files, read but never run."""
+
+from foretell.launch.launch import Launch
+from foretell.launch.reader import read_launch
+
+__all__ = ["Launch", "read_launch"]
