@@ -22,6 +22,8 @@ from foretell.workload.captured import settled_options
 if TYPE_CHECKING:
     import torch
 
+    from foretell.launch import Launch
+
 DEFAULT_BATCH = 32
 # What a model reads in one sample -> the sizes that can be chosen for it.
 _SIZES = {
@@ -71,6 +73,23 @@ class Case(Settings):
             batch=DEFAULT_BATCH if batch is None else batch,
             **{f.name: getattr(self, f.name) for f in dataclasses.fields(Settings)},
         )
+
+
+def case_from_launch(launch: Launch, given: Mapping[str, Any]) -> Case:
+    """The case a launch file describes; `given` goes before what it says.
+
+    What neither says and a forecast needs is asked for by name.
+    """
+    lacking = [name for name in launch.missing() if name not in given]
+    if "global_batch" in given and "batch" in lacking:
+        lacking.remove("batch")
+    if lacking:
+        hint = f" (it speaks of {launch.device_hint})" if launch.device_hint else ""
+        raise InputError(
+            f"{launch.path!r} does not say {' and '.join(lacking)}{hint}: give "
+            + " and ".join("the model" if n == "model" else f"--{n}" for n in lacking)
+        )
+    return Case.from_mapping({**launch.options, **given})
 
 
 def predict(

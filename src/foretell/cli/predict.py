@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -16,9 +17,19 @@ if TYPE_CHECKING:
 _MODEL = "What to train"
 _HOW = "How it is trained"
 _WHERE = "Where"
+_SPREAD = "How it is spread"
 _LENGTH = "How long"
 _OUTPUT = "Output"
-_NOT_OF_THE_CASE = ("context", "model", "max_batch", "json_output", "trace", "cases", "out")
+_NOT_OF_THE_CASE = (
+    "context",
+    "model",
+    "max_batch",
+    "json_output",
+    "trace",
+    "cases",
+    "out",
+    "launch_file",
+)
 
 
 def predict(
@@ -91,6 +102,108 @@ def predict(
             "--master-weights", help="fp32 master copy of bf16/fp16 weights.", rich_help_panel=_HOW
         ),
     ] = False,
+    fp32_gradients: Annotated[
+        bool,
+        typer.Option(
+            "--fp32-gradients", help="Add gradients up in fp32 (Megatron).", rich_help_panel=_HOW
+        ),
+    ] = False,
+    dp: Annotated[
+        Optional[int],
+        typer.Option(
+            parser=whole_number,
+            help="Data-parallel replicas; follows from the cluster.",
+            rich_help_panel=_SPREAD,
+        ),
+    ] = None,
+    tp: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number, help="Ranks that split every layer.", rich_help_panel=_SPREAD
+        ),
+    ] = 1,
+    sp: Annotated[
+        bool,
+        typer.Option(
+            "--sp", help="Split the sequence where tp leaves layers whole.", rich_help_panel=_SPREAD
+        ),
+    ] = False,
+    pp: Annotated[
+        int, typer.Option(parser=whole_number, help="Pipeline stages.", rich_help_panel=_SPREAD)
+    ] = 1,
+    cp: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number, help="Ranks that split sequences.", rich_help_panel=_SPREAD
+        ),
+    ] = 1,
+    ep: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number, help="Ranks that share experts out.", rich_help_panel=_SPREAD
+        ),
+    ] = 1,
+    zero: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number,
+            help="Shard 1 optimizer state, 2 also gradients, 3 also parameters (FSDP).",
+            rich_help_panel=_SPREAD,
+        ),
+    ] = 0,
+    shard: Annotated[
+        Optional[int],
+        typer.Option(
+            parser=whole_number,
+            help="Ranks that share one copy under --zero; all if left out.",
+            rich_help_panel=_SPREAD,
+        ),
+    ] = None,
+    schedule: Annotated[
+        str,
+        typer.Option(help="gpipe, 1f1b, interleaved or zero-bubble.", rich_help_panel=_SPREAD),
+    ] = "1f1b",
+    virtual_stages: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number, help="Model chunks per pipeline rank.", rich_help_panel=_SPREAD
+        ),
+    ] = 1,
+    bucket_mb: Annotated[
+        float,
+        typer.Option(
+            parser=a_number, help="Gradients exchanged at once, in MiB.", rich_help_panel=_SPREAD
+        ),
+    ] = 25.0,
+    overlap: Annotated[
+        bool,
+        typer.Option(
+            help="Exchange gradients and parameters beside compute.", rich_help_panel=_SPREAD
+        ),
+    ] = True,
+    prefetch: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number, help="Units gathered ahead (--zero 3).", rich_help_panel=_SPREAD
+        ),
+    ] = 1,
+    reshard: Annotated[
+        bool,
+        typer.Option(
+            help="Give gathered parameters up after forward (--zero 3).", rich_help_panel=_SPREAD
+        ),
+    ] = True,
+    offload_optimizer: Annotated[
+        bool,
+        typer.Option("--offload-optimizer", help="Optimizer on the host.", rich_help_panel=_SPREAD),
+    ] = False,
+    tp_plan: Annotated[
+        Optional[str],
+        typer.Option(
+            help="module=column|row|whole, comma-separated; the rest is planned.",
+            rich_help_panel=_SPREAD,
+        ),
+    ] = None,
     epochs: Annotated[
         Optional[float],
         typer.Option(parser=a_number, help="Passes over the data.", rich_help_panel=_LENGTH),
@@ -125,6 +238,15 @@ def predict(
         Optional[Path],
         typer.Option(help="Write a Chrome/Perfetto trace of the step.", rich_help_panel=_OUTPUT),
     ] = None,
+    launch_file: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--from",
+            help="Read a launch script or configuration: torchrun, sbatch, accelerate, DeepSpeed, "
+            "Megatron, PyTorchJob. Options beside it go before it.",
+            rich_help_panel=_WHERE,
+        ),
+    ] = None,
     cases: Annotated[
         Optional[Path],
         typer.Option(
@@ -148,21 +270,41 @@ def predict(
         _refuse_beside_cases(context)
         _predict_file(cases, out)
         return
-    if model is None:
-        raise InputError("no model given: name one, such as timm:resnet50, or use --cases FILE")
     if out is not None:
         raise InputError("--out goes with --cases: use --json and redirect for a single forecast")
     from foretell.api import Case
 
-    _predict_one(Case(model=model, **shared), max_batch, json_output, trace)
+    if launch_file is not None:
+        given = {name: value for name, value in shared.items() if _was_given(context, name)}
+        case, notes = _launched(launch_file, given | ({"model": model} if model else {}))
+    elif model is None:
+        raise InputError(
+            "no model given: name one, such as timm:resnet50, or use --from or --cases FILE"
+        )
+    else:
+        case, notes = Case(model=model, **shared), ()
+    _predict_one(case, max_batch, json_output, trace, notes)
+
+
+def _was_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name != "DEFAULT"
+
+
+def _launched(path: Path, given: dict[str, Any]) -> tuple[Case, tuple[str, ...]]:
+    """The case a launch file describes, with the options given beside it."""
+    from foretell.api import case_from_launch
+    from foretell.launch import read_launch
+
+    launch = read_launch(path)
+    return case_from_launch(launch, given), launch.notes
 
 
 def _refuse_beside_cases(context: typer.Context) -> None:
     """A case file says everything itself: options beside it would be ignored."""
     for parameter in context.command.params:
         name = parameter.name or ""
-        source = context.get_parameter_source(name)
-        if source is None or source.name == "DEFAULT" or name in ("cases", "out"):
+        if not _was_given(context, name) or name in ("cases", "out"):
             continue
         if name == "model":
             raise InputError("--cases brings its own models: leave the model argument out")
@@ -173,7 +315,9 @@ def _refuse_beside_cases(context: typer.Context) -> None:
         )
 
 
-def _predict_one(case: Case, max_batch: bool, json_output: bool, trace: Path | None) -> None:
+def _predict_one(
+    case: Case, max_batch: bool, json_output: bool, trace: Path | None, notes: tuple[str, ...]
+) -> None:
     import json
 
     from foretell.api import max_batch_of, workload_of
@@ -186,6 +330,7 @@ def _predict_one(case: Case, max_batch: bool, json_output: bool, trace: Path | N
     if largest is not None and case.batch is None and case.global_batch is None:
         workload = workload.at_batch(max(1, largest))
     forecast = predictor(case.predictor).predict(workload, cluster)
+    forecast = dataclasses.replace(forecast, notes=(*forecast.notes, *notes))
     if trace is not None:
         _write_trace(case, workload, cluster, trace)
     if json_output:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from rich import box
 from rich.console import Console
@@ -100,6 +100,8 @@ def show_forecast(
         f"{format_count(float(s['flops_per_sample']), 'FLOP')} per {s['sample']} and step, "
         f"batch {s['batch']} per device, {s['mode']}, {s['precision']}"
     )
+    if s.get("parallel"):
+        print_line(f"plan: {s['parallel']}")
     table = plain_table("", ">forecast", "90 % interval")
     for name, value, interval in forecast.rows():
         table.add_row(name, value, interval)
@@ -113,10 +115,38 @@ def show_forecast(
     print_table(_breakdown("operators", forecast.breakdown["class"], format_duration, 6))
     memory = {k: v for k, v in forecast.breakdown["memory"].items() if k != "allocated_peak"}
     print_table(_breakdown("memory", memory, format_bytes))
+    if "memory_by_stage" in forecast.breakdown:
+        print_table(_stages(forecast.breakdown["memory_by_stage"], device.memory_bytes))
+    print_line(f"limited by {s['limited_by']}")
     for note in forecast.notes:
         _print_text(f"note: {note}", "yellow" if not forecast.in_domain else "dim")
     domain = "in domain" if forecast.in_domain else "out of domain"
     _print_text(f"predictor {forecast.predictor}, version {forecast.version}, {domain}", "dim")
+
+
+def _stages(used: Mapping[str, float], room_bytes: float) -> Table:
+    """Memory of each pipeline rank against what the device has; equal neighbours share a row."""
+    table = plain_table("memory by rank", ">", ">", "")
+    for name, value in _merged(list(used.items())):
+        share = value / room_bytes
+        bar = "█" * round(min(share, 1.0) * _BAR_WIDTH)
+        style = "red" if share > 1 else ""
+        table.add_row(name, format_bytes(value), f"{100 * share:.0f} %", Text(bar, style=style))
+    return table
+
+
+def _merged(items: list[tuple[str, float]]) -> list[tuple[str, float]]:
+    """("stage 1", x), ("stage 2", x) -> ("stage 1-2", x)."""
+    rows: list[tuple[str, str, float]] = []
+    for name, value in items:
+        if rows and abs(rows[-1][2] - value) <= 0.005 * value:
+            rows[-1] = (rows[-1][0], name, value)
+        else:
+            rows.append((name, name, value))
+    return [
+        (first if first == last else f"{first}-{last.split()[-1]}", value)
+        for first, last, value in rows
+    ]
 
 
 def _breakdown(

@@ -16,15 +16,17 @@ def usage_sentence(error: Any) -> str:
     return f"{sentence[:1].lower()}{sentence[1:]}: see '{command} --help'"
 
 
-def whole_number(text: str) -> int:
-    """'256' or '1e6' -> a whole number."""
+def whole_number(text: str | int) -> int:
+    """'256' or '1e6' -> a whole number; defaults come as numbers already."""
+    if isinstance(text, int):
+        return text
     number = a_number(text)
     if not number.is_integer():
         raise typer.BadParameter(f"{text!r} is not a whole number")
     return int(text) if text.strip("+-").isdecimal() else int(number)
 
 
-def a_number(text: str) -> float:
+def a_number(text: str | float) -> float:
     """'0.5' or '1e9' -> a number."""
     try:
         return float(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,10 +39,11 @@ class StepRun:
     """The part of it that leaves the node, per device."""
     compute_busy_s: float
     communication_busy_s: float
+    host_stretch: float
+    """How much longer the slowest rank takes because its host launches operators slowly."""
     pipeline: Pipelined
     tails: tuple[Overlap, ...] = ()
     """Gradient exchange beside the last backward pass of each rank."""
-    notes: tuple[str, ...] = field(default=())
 
 
 def run_step(placed: Placed, times: OpTimes) -> StepRun:
@@ -101,12 +102,14 @@ class _Step:
         host = host_s[: self.count] + launches * self.message_host_s
         device = self.op_s + self.exposed_message_s
         op_s, exposed, stepped = self.op_s.copy(), self.exposed_message_s, self.optimizer_op_s
+        self.stretches = []
         for rank in range(self.layout.pp):
             ops, steps = op_rank == rank, step_rank == rank
             factor = stretch(
                 self.micro * float(device[ops].sum()) + float(stepped[steps].sum()),
                 self.micro * float(host[ops].sum()) + float(host_s[self.count :][steps].sum()),
             )
+            self.stretches.append(factor)
             op_s[ops] *= factor
             exposed = np.where(ops, exposed * factor, exposed)
             stepped = np.where(steps, stepped * factor, stepped)
@@ -156,6 +159,7 @@ class _Step:
             communication_busy_s=float(
                 self.micro * (self._message_sum(mine) + gathers) + tails[slowest].communication_s
             ),
+            host_stretch=self.stretches[slowest],
             pipeline=pipeline,
             tails=tuple(tails),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +66,7 @@ def assemble(placed: Placed, times: OpTimes, trust: Trust, predictor: str) -> Fo
     by_rank = rank_memory(placed, memory_constants(smallest))
     memory = max(by_rank, key=lambda m: m.total_bytes)
     total = _total_time(workload, step_time, layout.dp)
+    compute = _compute_breakdown(placed, run)
     ideal_s = micro * _ideal_s(workload, device) / (layout.world // layout.dp)
     return Forecast(
         step_time_s=step_time,
@@ -85,11 +86,11 @@ def assemble(placed: Placed, times: OpTimes, trust: Trust, predictor: str) -> Fo
         ),
         breakdown={
             "phase": run.phase_s,
-            **_compute_breakdown(placed, run),
+            **compute,
             "memory": {**memory.by_holder(), "allocated_peak": memory.allocated_bytes},
             **_distributed_breakdown(run, by_rank),
         },
-        subject=_subject(placed),
+        subject={**_subject(placed), "limited_by": _limited_by(run, compute["class"])},
         predictor=predictor,
     )
 
@@ -108,6 +109,16 @@ def _compute_breakdown(placed: Placed, run: StepRun) -> dict[str, dict[str, floa
         "class": {**_class_seconds(step, seconds), **waiting},
         "module": _module_seconds(step, seconds),
     }
+
+
+def _limited_by(run: StepRun, class_s: Mapping[str, float]) -> str:
+    """What takes most of the step, in words."""
+    shares = {name.replace("_", " "): seconds for name, seconds in class_s.items()}
+    waited = (1 - 1 / run.host_stretch) * sum(s for n, s in class_s.items() if n not in _WAITING)
+    if waited > 0.2 * run.step_s:
+        shares["the host launching operators"] = waited
+    name = max(shares, key=lambda n: shares[n])
+    return f"{name} ({shares[name] / run.step_s:.0%} of the step)"
 
 
 def _distributed_breakdown(
