@@ -181,7 +181,8 @@ def test_a_model_file_that_exits_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "quits.py").write_text("import sys\nsys.exit(0)\n")
     done = run("predict", "quits.py:build", cwd=tmp_path)
     assert done.returncode == 2
-    assert "quits.py:2" in done.stderr and "SystemExit" in done.stderr
+    assert "quits.py:2" in done.stderr
+    assert "SystemExit" in done.stderr
 
 
 def test_a_file_none_of_whose_cases_can_be_answered_ends_with_one(tmp_path: Path) -> None:
