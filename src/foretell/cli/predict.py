@@ -350,9 +350,8 @@ def _write_trace(case: Case, workload: Any, cluster: Any, path: Path) -> None:
     chosen = predictor(case.predictor)
     if not isinstance(chosen, AnalyticPredictor):
         raise InputError(f"--trace is not offered by predictor {case.predictor!r}: use analytic")
-    device = cluster.groups[0].device
-    op_s = chosen.op_times(workload, device).joined()
-    text = json.dumps(chrome_trace(workload, op_s, device.name))
+    placed, run = chosen.play(workload, cluster)
+    text = json.dumps(chrome_trace(placed, run, cluster.groups[0].device.name))
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

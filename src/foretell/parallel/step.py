@@ -41,6 +41,8 @@ class StepRun:
     communication_busy_s: float
     host_stretch: float
     """How much longer the slowest rank takes because its host launches operators slowly."""
+    message_s: Floats
+    """Seconds of each message inside a pass."""
     pipeline: Pipelined
     tails: tuple[Overlap, ...] = ()
     """Gradient exchange beside the last backward pass of each rank."""
@@ -160,6 +162,7 @@ class _Step:
                 self.micro * (self._message_sum(mine) + gathers) + tails[slowest].communication_s
             ),
             host_stretch=self.stretches[slowest],
+            message_s=self.message_s,
             pipeline=pipeline,
             tails=tuple(tails),
         )

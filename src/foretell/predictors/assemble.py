@@ -11,7 +11,7 @@ import numpy as np
 from foretell.cluster import Cluster, Device
 from foretell.graph.graph import Floats, Graph
 from foretell.graph.ops import OpClass, Phase
-from foretell.parallel import OpTimes, Placed, StepRun, describe, plan_notes, run_step
+from foretell.parallel import Placed, StepRun, describe, plan_notes
 from foretell.predictors.forecast import Forecast, Quantity
 from foretell.predictors.memory import (
     CPU_MEMORY,
@@ -56,11 +56,10 @@ class Trust:
         return not self.notes
 
 
-def assemble(placed: Placed, times: OpTimes, trust: Trust, predictor: str) -> Forecast:
-    """The forecast of a job one of whose ranks takes these times for its operators."""
+def assemble(placed: Placed, run: StepRun, trust: Trust, predictor: str) -> Forecast:
+    """The forecast of a job whose step went like this."""
     workload, cluster, layout = placed.whole, placed.cluster, placed.layout
     recipe, device, micro = workload.recipe, slowest(cluster), placed.microbatches
-    run = run_step(placed, times)
     step_time = trust.spread.around(run.step_s)
     smallest = min(cluster.devices, key=lambda d: d.memory_bytes)
     by_rank = rank_memory(placed, memory_constants(smallest))

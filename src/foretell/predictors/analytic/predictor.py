@@ -13,7 +13,7 @@ from foretell.cluster import Cluster, Device
 from foretell.errors import InputError
 from foretell.graph.graph import Floats, Graph
 from foretell.graph.ops import OpClass
-from foretell.parallel import OpTimes, place
+from foretell.parallel import OpTimes, Placed, StepRun, place, run_step
 from foretell.predictors.analytic.constants import (
     Constants,
     FamilyConstants,
@@ -71,10 +71,13 @@ class AnalyticPredictor:
 
     def predict(self, workload: Workload, cluster: Cluster) -> Forecast:
         """The forecast of one workload on one cluster."""
-        device = slowest(cluster)
+        placed, run = self.play(workload, cluster)
+        return assemble(placed, run, self._trust(workload, slowest(cluster)), self.name)
+
+    def play(self, workload: Workload, cluster: Cluster) -> tuple[Placed, StepRun]:
+        """One step of the job, as it goes on its cluster."""
         placed = place(workload, cluster)
-        times = self.op_times(placed.local, device)
-        return assemble(placed, times, self._trust(workload, device), self.name)
+        return placed, run_step(placed, self.op_times(placed.local, slowest(cluster)))
 
     def op_times(self, workload: Workload, device: Device) -> OpTimes:
         """Times of every operator of the step on one device, in execution order."""
