@@ -58,5 +58,8 @@ def _job(record: dict[str, str]) -> Job:
             "recompute": "full" if record["Activation Checkpointing"] == "True" else "none",
         },
         step_time_s=tokens / float(record["Throughput (T/s)"]),
-        labels={k: record[k] for k in ("Model", "SeqLen (T)", "# GPUs", "MicroBatchSize", "GradAccum", "MFU")},
+        labels={
+            k: record[k]
+            for k in ("Model", "SeqLen (T)", "# GPUs", "MicroBatchSize", "GradAccum", "MFU")
+        },
     )

@@ -134,6 +134,15 @@ def test_tensor_parallel_ranks_share_products_and_parameters(gpt: Graph, tp: int
     assert len(sums) == 4 * 8 + 3 + 1 + 1
 
 
+def test_embedding_and_head_may_be_stages_of_their_own(gpt: Graph) -> None:
+    for stages, first in ((9, 1), (10, 0)):
+        job = Workload(gpt, Recipe(precision="bf16", batch=1, global_batch=8, pp=stages))
+        split = place(job, parse_cluster(f"{stages}x1xa100-80gb")).stage_of_unit
+        assert split[-1] == stages - 1
+        assert (split == stages - 1).sum() == 1
+        assert (split == 0).sum() == 1 + first
+
+
 def test_pipeline_stages_share_the_model_out(gpt: Graph) -> None:
     from foretell.parallel.holding import rank_workloads
 

@@ -114,6 +114,11 @@ def split_stages(units: Units, unit_s: Floats, stages: int, *, what: str) -> Int
     """Stage of each unit: contiguous, even for equal blocks, else with the least longest stage."""
     if stages == 1:
         return np.zeros(units.count, dtype=np.int64)
+    if units.blocks < stages <= units.count:
+        # Frameworks may let the embedding, and the head and loss, take a block's place.
+        first = [0] if stages == units.count else []
+        inner = np.arange(units.blocks) + len(first)
+        return np.array([0, *inner, stages - 1], dtype=np.int64)
     if units.blocks < stages:
         raise InputError(
             f"{what} = {stages} stages, but the model has {units.blocks} repeated blocks to deal "
