@@ -81,7 +81,7 @@ def place(workload: Workload, cluster: Cluster) -> Placed:
     plan, sharded = _sharded(workload.graph, shares, recipe.tp_modules)
     return Placed(
         whole=workload,
-        local=Workload(sharded, recipe),
+        local=workload if sharded is workload.graph else Workload(sharded, recipe),
         layout=layout,
         cluster=cluster,
         plan=plan,

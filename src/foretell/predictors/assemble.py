@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foretell.cluster import Cluster, Device
-from foretell.graph.graph import Floats, Graph
+from foretell.graph.graph import Floats, Graph, Ints
 from foretell.graph.ops import OpClass, Phase
 from foretell.parallel import Placed, StepRun, describe, plan_notes
 from foretell.predictors.forecast import Forecast, Quantity
@@ -167,13 +168,21 @@ def _class_seconds(step: Graph, op_s: Floats) -> dict[str, float]:
 
 
 def _module_seconds(step: Graph, op_s: Floats) -> dict[str, float]:
-    """Seconds by module, down to a readable depth."""
-    sums = np.bincount(step.op_module, weights=op_s, minlength=len(step.modules))
-    shown: dict[str, float] = {}
-    for index in np.flatnonzero(sums):
-        path = ".".join(step.modules[index].split(".")[:_MODULE_DEPTH]) or "(top)"
-        shown[path] = shown.get(path, 0.0) + float(sums[index])
-    return dict(sorted(shown.items(), key=lambda item: -item[1]))
+    """Seconds by module, down to a readable depth, longest first."""
+    names, shown = _shown_modules(step.modules)
+    sums = np.bincount(shown[step.op_module], weights=op_s, minlength=len(names))
+    return {names[i]: float(sums[i]) for i in np.argsort(-sums, kind="stable") if sums[i] > 0}
+
+
+@functools.lru_cache(maxsize=256)
+def _shown_modules(modules: tuple[str, ...]) -> tuple[tuple[str, ...], Ints]:
+    """The shown names, and which of them each module path counts to."""
+    number: dict[str, int] = {}
+    shown = [
+        number.setdefault(".".join(path.split(".")[:_MODULE_DEPTH]) or "(top)", len(number))
+        for path in modules
+    ]
+    return tuple(number), np.array(shown, dtype=np.int64)
 
 
 def _total_time(workload: Workload, step_time: Quantity, replicas: int) -> Quantity | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,12 +22,10 @@ class Workload:
     @cached_property
     def step(self) -> Graph:
         """The graph at the recipe's batch, followed by the optimizer."""
-        graph = self.graph.at(self.recipe.batch)
         if not self.recipe.training:
-            return graph
-        return with_optimizer(
-            graph, self.recipe.optimizer, master_weights=self.recipe.master_weights
-        )
+            return self.graph.at(self.recipe.batch)
+        step = _optimized(self.graph, self.recipe.optimizer, self.recipe.master_weights)
+        return step.at(self.recipe.batch)
 
     @property
     def seq(self) -> int | None:
@@ -37,3 +36,9 @@ class Workload:
     def at_batch(self, batch: int) -> Workload:
         """The same workload with another batch per device."""
         return Workload(self.graph, dataclasses.replace(self.recipe, batch=batch))
+
+
+@functools.lru_cache(maxsize=256)
+def _optimized(graph: Graph, optimizer: str, master_weights: bool) -> Graph:
+    """The optimizer's part does not depend on the batch: appended once per graph."""
+    return with_optimizer(graph, optimizer, master_weights=master_weights)
