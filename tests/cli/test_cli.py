@@ -34,7 +34,7 @@ def run(
 
 
 def test_predict_options_are_the_fields_of_a_case() -> None:
-    outside = {"context", "max_batch", "json_output", "trace", "cases", "out"}
+    outside = {"context", "max_batch", "json_output", "trace", "cases", "out", "launch_file"}
     assert set(inspect.signature(predict).parameters) - outside == {
         f.name for f in dataclasses.fields(Case)
     }
@@ -284,3 +284,46 @@ def test_a_name_of_thousands_of_letters_gets_one_sentence(
         main()
     assert done.value.code == 2
     assert len(capsys.readouterr().err) < 1500
+
+
+SCRIPT = """#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --gpus-per-node=8
+#SBATCH --time=1:00:00
+srun torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 2 \\
+  --pipeline-model-parallel-size 2 --num-layers 4 --hidden-size 256 --num-attention-heads 4 \\
+  --seq-length 128 --max-position-embeddings 128 --micro-batch-size 1 --global-batch-size 16 \\
+  --vocab-size 1024 --bf16 --train-iters 100
+"""
+
+
+def test_a_launch_file_says_everything_but_the_cluster(tmp_path: Path) -> None:
+    (tmp_path / "train.sbatch").write_text(SCRIPT)
+    asked = run("predict", "--from", "train.sbatch", cwd=tmp_path)
+    assert asked.returncode == 2
+    assert "cluster" in asked.stderr
+    done = run(
+        "predict", "--from", "train.sbatch", "--cluster", "2x8xa100-80gb", "--json", cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["subject"]["parallel"].startswith("dp=4, tp=2, pp=2 (1f1b)")
+    assert answer["total_time_s"]["value"] == pytest.approx(100 * answer["step_time_s"]["value"])
+
+
+def test_options_beside_a_launch_file_go_before_it(tmp_path: Path) -> None:
+    (tmp_path / "train.sbatch").write_text(SCRIPT)
+    beside = ("--cluster", "2x8xa100-80gb", "--tp", "4", "--batch", "2")
+    done = run("predict", "--from", "train.sbatch", *beside, "--json", cwd=tmp_path)
+    assert "tp=4" in json.loads(done.stdout)["subject"]["parallel"]
+    assert json.loads(done.stdout)["subject"]["batch"] == 2
+
+
+def test_a_pipeline_trace_has_a_process_per_stage(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    model = "transformer:layers=4,hidden=64,heads=4,seq=32,vocab=128"
+    plan = ("--cluster", "4xa100-80gb", "--pp", "4", "--batch", "1", "--global-batch", "8")
+    run("predict", model, *plan, "--trace", str(path))
+    events = json.loads(path.read_text())["traceEvents"]
+    assert {e["pid"] for e in events} == {0, 1, 2, 3}
+    assert sum(e["name"].startswith("forward") for e in events) == 4 * 8
