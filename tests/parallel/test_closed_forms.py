@@ -249,3 +249,16 @@ def test_module_splits_can_be_named(gpt: Graph) -> None:
 def test_python_and_case_names_are_the_same() -> None:
     answer = foretell.predict(GPT, cluster="4xa100-80gb", batch=1, tp=2, pp=2, global_batch=4)
     assert answer.subject["parallel"] == "tp=2, pp=2 (1f1b), 4 microbatches of 1"
+
+
+@pytest.mark.parametrize("plan", [{}, {"pp": 4, "global_batch": 32}])
+def test_a_straggler_holds_the_others_up(gpt: Graph, plan: dict[str, object]) -> None:
+    even, slow = (forecast(gpt, "8xa100-80gb", straggler=s, **plan) for s in (0.0, 0.5))
+    ratio = slow.step_time_s.value / even.step_time_s.value
+    assert 1.2 < ratio < 1.5
+
+
+def test_recomputation_counts_for_the_hardware_only() -> None:
+    graph = graph_of(GPT, precision="bf16", recompute="full")
+    shares = forecast(graph, "2xa100-80gb", recompute="full").breakdown["utilisation"]
+    assert 1.2 < shares["hfu"] / shares["mfu"] < 1.4

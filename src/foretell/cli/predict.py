@@ -197,6 +197,14 @@ def predict(
         bool,
         typer.Option("--offload-optimizer", help="Optimizer on the host.", rich_help_panel=_SPREAD),
     ] = False,
+    straggler: Annotated[
+        float,
+        typer.Option(
+            parser=a_number,
+            help="Share by which the slowest device is slower.",
+            rich_help_panel=_SPREAD,
+        ),
+    ] = 0.0,
     tp_plan: Annotated[
         Optional[str],
         typer.Option(

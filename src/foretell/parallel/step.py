@@ -69,6 +69,7 @@ class _Step:
         self.message_host_s, self.factor = times.message_host_s, times.exchange_factor
         self.message_s, self.exposed_message_s = self._message_times()
         self._wait_for_host(times.host_s)
+        self._wait_for_straggler()
 
     # --- what each operator waits for
 
@@ -116,6 +117,14 @@ class _Step:
             exposed = np.where(ops, exposed * factor, exposed)
             stepped = np.where(steps, stepped * factor, stepped)
         self.op_s, self.exposed_message_s, self.optimizer_op_s = op_s, exposed, stepped
+
+    def _wait_for_straggler(self) -> None:
+        """One device is slower; at worst it is among those that hold the others up anyway."""
+        if self.recipe.straggler:
+            rank = self.placed.stage_of_unit[self.units.op] % self.layout.pp
+            busy = np.bincount(rank, weights=self.op_s, minlength=self.layout.pp)
+            slow = rank == int(np.argmax(busy))
+            self.op_s = np.where(slow, self.op_s * (1 + self.recipe.straggler), self.op_s)
 
     def _collective_s(self, kind: Collective, nbytes: Floats | float, group: Group) -> Floats:
         return self.factor * alone_s(kind, np.asarray(nbytes, dtype=np.float64), group)

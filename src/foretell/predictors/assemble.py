@@ -88,6 +88,7 @@ def assemble(placed: Placed, run: StepRun, trust: Trust, predictor: str) -> Fore
             "phase": run.phase_s,
             **compute,
             "memory": {**memory.by_holder(), "allocated_peak": memory.allocated_bytes},
+            "utilisation": _utilisation(placed, run, device),
             **_distributed_breakdown(run, by_rank),
         },
         subject={**_subject(placed), "limited_by": _limited_by(run, compute["class"])},
@@ -154,11 +155,24 @@ def _model_flops(workload: Workload) -> float:
     return float(step.op_flops()[step.op_phase != Phase.RECOMPUTE].sum())
 
 
-def _ideal_s(workload: Workload, device: Device) -> float:
-    """Time of the model's FLOPs with every operator at the peak of its number format."""
+def _ideal_s(workload: Workload, device: Device, *, twice: bool = False) -> float:
+    """Time of the model's FLOPs with every operator at the peak of its number format.
+
+    `twice` counts what is computed again as well.
+    """
     step = workload.step
     ideal_s = step.kind_flops / kind_peaks(step, device, workload.recipe.precision)
-    return float(ideal_s[step.op_kind][step.op_phase != Phase.RECOMPUTE].sum())
+    return float(ideal_s[step.op_kind][twice | (step.op_phase != Phase.RECOMPUTE)].sum())
+
+
+def _utilisation(placed: Placed, run: StepRun, device: Device) -> dict[str, float]:
+    """Shares of the step: FLOPs at peak without and with recomputation, and busy compute."""
+    per_device = placed.microbatches / (placed.layout.world // placed.layout.dp) / run.step_s
+    return {
+        "mfu": per_device * _ideal_s(placed.whole, device),
+        "hfu": per_device * _ideal_s(placed.whole, device, twice=True),
+        "compute_busy": run.compute_busy_s / run.step_s,
+    }
 
 
 def _class_seconds(step: Graph, op_s: Floats) -> dict[str, float]:

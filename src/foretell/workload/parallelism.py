@@ -39,6 +39,8 @@ class Parallelism:
     """Whether gathered parameters are given up between forward and backward (zero=3)."""
     offload_optimizer: bool = False
     """Optimizer state and step on the host."""
+    straggler: float = 0.0
+    """By which share the slowest device is slower than the others."""
     tp_plan: str | None = None
     """module=column|row|whole, comma-separated; the rest is planned from the graph."""
 
@@ -49,6 +51,11 @@ class Parallelism:
                 raise InputError(f"{name}={value} must be at least 1")
         if self.zero not in (0, 1, 2, 3):
             raise InputError(f"zero={self.zero} is no stage: use 0, 1, 2 or 3")
+        if not 0 <= self.straggler < 100:
+            raise InputError(
+                f"straggler={self.straggler:g} is the share by which one device is slower: "
+                "write 0.1 for a tenth"
+            )
         if self.prefetch < 0 or not self.bucket_mb > 0:
             raise InputError(
                 f"prefetch={self.prefetch} must be 0 or more and bucket_mb={self.bucket_mb:g} "
