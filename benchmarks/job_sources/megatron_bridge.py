@@ -71,6 +71,7 @@ def llm_job(
         "master_weights": True,
         "fp32_gradients": not sharded,
         "optimizer": "adam",
+        "fused_optimizer": True,
         "tp": tp,
         "sp": tp > 1,
         "pp": pp,

@@ -45,6 +45,7 @@ def _job(record: dict[str, str]) -> Job:
             "master_weights": True,
             "fp32_gradients": True,
             "optimizer": "adam",
+            "fused_optimizer": True,
             "overlap": False,
         },
         step_time_s=float(record["iteration time (ms)"]) / 1e3,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import foretell
 from foretell.cluster import Cluster, device, node_group, parse_cluster
+from foretell.errors import InputError
 from foretell.graph import Graph, graph_of
 from foretell.predictors import Measurement, Predictor, predictor, predictor_names
 from foretell.predictors.analytic import AnalyticPredictor
@@ -184,3 +185,13 @@ def test_utilisation_counts_the_format_convolutions_run_in() -> None:
     forecast = foretell.predict("timm:resnet50", batch=128, cluster="a100-80gb")
     tf32 = foretell.predict("timm:resnet50", batch=128, cluster="a100-80gb", precision="tf32")
     assert forecast.utilisation.value == pytest.approx(tf32.utilisation.value, rel=0.02)
+
+
+def test_a_fused_optimizer_moves_fewer_bytes() -> None:
+    plain, fused = (
+        foretell.predict("timm:vit_tiny_patch16_224", fused_optimizer=f) for f in (False, True)
+    )
+    ratio = fused.breakdown["phase"]["optimizer"] / plain.breakdown["phase"]["optimizer"]
+    assert ratio == pytest.approx(7 / 20, rel=0.2)
+    with pytest.raises(InputError, match="adafactor"):
+        foretell.predict("timm:resnet18", fused_optimizer=True, optimizer="adafactor")

@@ -82,6 +82,12 @@ def predict(
         str,
         typer.Option(help="none, sgd, momentum, adam, adamw or adafactor.", rich_help_panel=_HOW),
     ] = "adamw",
+    fused_optimizer: Annotated[
+        bool,
+        typer.Option(
+            "--fused-optimizer", help="Optimizer update in one kernel.", rich_help_panel=_HOW
+        ),
+    ] = False,
     compile: Annotated[
         bool,
         typer.Option("--compile", help="torch.compile instead of eager.", rich_help_panel=_HOW),

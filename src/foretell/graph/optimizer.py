@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foretell.errors import UnknownNameError
+from foretell.errors import InputError, UnknownNameError
 from foretell.graph.graph import Graph, Ints, Kinds, Parameters, itemsize_of
 from foretell.graph.ops import OpClass, Phase
 
@@ -66,6 +66,21 @@ OPTIMIZERS = {
 }
 
 
+# Parameter, gradient and state are each read once, parameter and state written once.
+_FUSED = ("sgd", "momentum", "adam", "adamw")
+
+
+def fused(rule: Optimizer) -> Optimizer:
+    """The same update in one kernel."""
+    if rule.name not in _FUSED:
+        raise InputError(
+            f"fused_optimizer: there is no fused {rule.name}, only {', '.join(_FUSED)}"
+        )
+    return dataclasses.replace(
+        rule, arrays_read=2 + rule.state_arrays, arrays_written=1 + rule.state_arrays, passes=1
+    )
+
+
 def optimizer(name: str) -> Optimizer:
     """Look an optimizer up by name."""
     try:
@@ -75,12 +90,14 @@ def optimizer(name: str) -> Optimizer:
         raise UnknownNameError("optimizer", name, OPTIMIZERS, hint) from None
 
 
-def with_optimizer(graph: Graph, name: str, *, master_weights: bool = False) -> Graph:
+def with_optimizer(
+    graph: Graph, name: str, *, master_weights: bool = False, one_kernel: bool = False
+) -> Graph:
     """The graph followed by an optimizer step; unchanged for 'none' and for inference.
 
     With master weights the step works in fp32 and copies the result to the parameters.
     """
-    rule = optimizer(name)
+    rule = fused(optimizer(name)) if one_kernel else optimizer(name)
     chosen = np.flatnonzero(graph.parameters.trainable)
     if not rule.passes or not graph.is_training or not len(chosen):
         return graph

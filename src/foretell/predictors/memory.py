@@ -245,7 +245,7 @@ def _static(workload: Workload, holding: Holding) -> _Static:
     low = trainable & (itemsize < 4)
     master = float(parameters.numel[low].sum() * 4) if recipe.master_weights else 0.0
     stepped = float((parameters.numel * itemsize)[trainable].sum())
-    arrays = _STEP_ARRAYS.get(recipe.optimizer, 0)
+    arrays = 0 if recipe.fused_optimizer else _STEP_ARRAYS.get(recipe.optimizer, 0)
     return _Static(
         state_bytes=state * holding.state_share,
         master_bytes=master * holding.state_share,

@@ -34,6 +34,8 @@ class Settings(Parallelism):
     precision: str = "fp32"
     channels_last: bool = False
     optimizer: str = "adamw"
+    fused_optimizer: bool = False
+    """The optimizer's update in one kernel instead of one per operation."""
     compile: bool = False
     torch_version: str | None = None
     recompute: str = "none"

@@ -24,8 +24,11 @@ class Workload:
         """The graph at the recipe's batch, followed by the optimizer."""
         if not self.recipe.training:
             return self.graph.at(self.recipe.batch)
-        step = _optimized(self.graph, self.recipe.optimizer, self.recipe.master_weights)
-        return step.at(self.recipe.batch)
+        recipe = self.recipe
+        step = _optimized(
+            self.graph, recipe.optimizer, recipe.master_weights, recipe.fused_optimizer
+        )
+        return step.at(recipe.batch)
 
     @property
     def seq(self) -> int | None:
@@ -39,6 +42,6 @@ class Workload:
 
 
 @functools.lru_cache(maxsize=256)
-def _optimized(graph: Graph, optimizer: str, master_weights: bool) -> Graph:
+def _optimized(graph: Graph, optimizer: str, master_weights: bool, one_kernel: bool) -> Graph:
     """The optimizer's part does not depend on the batch: appended once per graph."""
-    return with_optimizer(graph, optimizer, master_weights=master_weights)
+    return with_optimizer(graph, optimizer, master_weights=master_weights, one_kernel=one_kernel)
