@@ -10,7 +10,8 @@ demo: $(VENV)/.demo
 	$(BIN)/foretell predict timm:resnet50 --batch 256 --precision amp-bf16 --channels-last \
 	    --optimizer momentum --cluster 8xa100-80gb --epochs 90 --samples 1281167
 	$(BIN)/foretell predict hf:meta-llama/Llama-3.1-8B --seq 4096 --batch 1 --precision bf16 \
-	    --recompute full --cluster h200 --tokens 1e9
+	    --master-weights --recompute full --cluster 4x8xh100-sxm --zero 3 --global-batch 256 \
+	    --tokens 1e10
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
