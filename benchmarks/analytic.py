@@ -23,7 +23,7 @@ from benchmarks.roofline_fit import Evidence, Sample, evidence_of, fit, prior_co
 from benchmarks.sources import RESULTS, ROOT
 from benchmarks.timm_rows import Graphs, Row, rows
 from foretell.cluster import device
-from foretell.predictors.analytic.constants import Constants, FamilyConstants
+from foretell.predictors.analytic.constants import Constants, FamilyConstants, shipped_constants
 from foretell.predictors.analytic.rates import FUSIBLE, LAYOUT_SENSITIVE
 from foretell.predictors.analytic.roofline import price_step
 from foretell.predictors.assemble import Spread
@@ -31,7 +31,7 @@ from foretell.workload import MODES, Recipe, Workload
 
 _FOLDS = 5
 _REFERENCE = "ampere-consumer"
-_OUT = ROOT / "src" / "foretell" / "predictors" / "analytic" / "constants.json"
+CONSTANTS_FILE = ROOT / "src" / "foretell" / "predictors" / "analytic" / "constants.json"
 
 
 @dataclass
@@ -156,6 +156,7 @@ def main() -> None:
     _add_operator_families(families, evidence)
     _add_variants(families, evidence)
     spreads |= _unseen_spreads(settings, families)
+    spreads["distributed"] = shipped_constants().spread("distributed")
     _write_ledger(ledger)
     if options.write:
         constants = Constants(
@@ -168,8 +169,8 @@ def main() -> None:
                 "evidence": evidence,
             },
         )
-        _OUT.write_text(constants.to_json() + "\n", encoding="utf-8")
-        print(f"wrote {_OUT.relative_to(ROOT)}")
+        CONSTANTS_FILE.write_text(constants.to_json() + "\n", encoding="utf-8")
+        print(f"wrote {CONSTANTS_FILE.relative_to(ROOT)}")
 
 
 def _every(row: Row, n: int) -> bool:

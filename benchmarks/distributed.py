@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import hashlib
 import importlib
 import random
@@ -16,11 +17,13 @@ from collections import defaultdict
 
 import numpy as np
 
-from benchmarks.analytic import errors
+from benchmarks.analytic import CONSTANTS_FILE, errors
 from benchmarks.jobs import Job
 from benchmarks.knobs import KNOBS, Priced, fit_knobs
 from benchmarks.sources import RESULTS, ROOT
 from foretell.errors import ForetellError
+from foretell.predictors.analytic.constants import shipped_constants
+from foretell.predictors.assemble import Spread
 
 SOURCES = (
     "vtrain",
@@ -77,23 +80,25 @@ def main() -> None:
     """Fit, judge, print, and write the ledger."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", nargs="*", help=f"of {', '.join(SOURCES)}; all when left out")
+    parser.add_argument("--write", action="store_true", help="write the shipped interval")
     parser.add_argument("--limit", type=int, help="use every n-th job only")
     options = parser.parse_args()
     print(
         f"{'source':28} {'n':>5}  {'mean':>7} {'median':>7} {'p90':>7} {'max':>8}   unfitted mean"
     )
-    for source in options.source or SOURCES:
-        judge(source, options.limit or 1)
+    plain = [judge(source, options.limit or 1) for source in options.source or SOURCES]
+    if options.write:
+        _write_spread(plain)
 
 
-def judge(source: str, every: int) -> None:
-    """One source."""
+def judge(source: str, every: int) -> np.ndarray:
+    """One source; returns measured / predicted of the constants as they are shipped."""
     module = importlib.import_module(f"benchmarks.job_sources.{source}")
     by_device: dict[str, list[Job]] = defaultdict(list)
     for job in module.jobs()[::every]:
         by_device[job.device].append(job)
     ledger: list[list[object]] = []
-    all_ratios = []
+    all_ratios, all_plain = [], []
     for device, jobs in sorted(by_device.items()):
         cases, kept, refused = [], [], defaultdict(int)
         for job in jobs:
@@ -105,6 +110,7 @@ def judge(source: str, every: int) -> None:
         plain = np.array([c.measured_s / c.predict(np.zeros(len(KNOBS))) for c in cases])
         ratios = held_out(cases)
         all_ratios.append(ratios)
+        all_plain.append(plain)
         _print_row(f"{source} {device}", ratios, plain)
         for reason, count in refused.items():
             print(f"    {count} refused: {reason}")
@@ -123,6 +129,18 @@ def judge(source: str, every: int) -> None:
     if len(by_device) > 1:
         _print_row(f"{source}, all", np.concatenate(all_ratios), None)
     _write_ledger(source, ledger)
+    return np.concatenate(all_plain)
+
+
+def _write_spread(plain: list[np.ndarray]) -> None:
+    """The 90 % interval of distributed jobs without a fitted curve, all sources alike."""
+    same = np.concatenate([np.random.default_rng(0).choice(p, 1000) for p in plain])
+    low, high = (float(v) for v in np.quantile(same, [0.05, 0.95]))
+    constants = shipped_constants()
+    spreads = {**constants.spreads, "distributed": Spread(low=low, high=high)}
+    text = dataclasses.replace(constants, spreads=spreads).to_json()
+    CONSTANTS_FILE.write_text(text + "\n", encoding="utf-8")
+    print(f"distributed jobs: 90 % of measured/predicted in {low:.2f} to {high:.2f}")
 
 
 def _print_row(name: str, ratios: np.ndarray, plain: np.ndarray | None) -> None:

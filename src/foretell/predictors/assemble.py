@@ -35,6 +35,10 @@ class Spread:
     low: float
     high: float
 
+    def or_wider(self, other: Spread) -> Spread:
+        """The interval that holds both."""
+        return Spread(low=min(self.low, other.low), high=max(self.high, other.high))
+
     def around(self, value: float) -> Quantity:
         """The interval around a prediction; it always holds the prediction itself."""
         return Quantity(value, value * min(self.low, 1.0), value * max(self.high, 1.0))

@@ -72,7 +72,11 @@ class AnalyticPredictor:
     def predict(self, workload: Workload, cluster: Cluster) -> Forecast:
         """The forecast of one workload on one cluster."""
         placed, run = self.play(workload, cluster)
-        return assemble(placed, run, self._trust(workload, slowest(cluster)), self.name)
+        trust = self._trust(workload, slowest(cluster))
+        if not cluster.is_single_device:
+            spread = trust.spread.or_wider(self.constants.spread("distributed"))
+            trust = dataclasses.replace(trust, spread=spread)
+        return assemble(placed, run, trust, self.name)
 
     def play(self, workload: Workload, cluster: Cluster) -> tuple[Placed, StepRun]:
         """One step of the job, as it goes on its cluster."""
