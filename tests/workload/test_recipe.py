@@ -11,15 +11,15 @@ from foretell.workload import Recipe
 
 def test_epochs_become_steps_of_the_global_batch() -> None:
     recipe = Recipe(batch=32, epochs=2, samples=6400)
-    assert recipe.total_steps(devices=4, seq=None) == 100
+    assert recipe.total_steps(replicas=4, seq=None) == 100
 
 
 def test_tokens_become_steps_of_sequences() -> None:
-    assert Recipe(batch=4, tokens=1e6).total_steps(devices=1, seq=250) == 1000
+    assert Recipe(batch=4, tokens=1e6).total_steps(replicas=1, seq=250) == 1000
 
 
 def test_accumulation_follows_from_the_global_batch() -> None:
-    assert Recipe(batch=8, global_batch=64).accumulation(devices=2) == 4
+    assert Recipe(batch=8, global_batch=64).accumulation(replicas=2) == 4
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_settings_that_cannot_be_meant_are_refused(fields: dict[str, object], sa
 
 def test_a_global_batch_that_does_not_divide_is_refused() -> None:
     with pytest.raises(InputError, match="not a multiple"):
-        Recipe(batch=8, global_batch=20).accumulation(devices=2)
+        Recipe(batch=8, global_batch=20).accumulation(replicas=2)
 
 
 def test_attention_is_fused_since_torch_two() -> None:
