@@ -193,7 +193,9 @@ def test_shipped_constants_explain_the_measurements() -> None:
         measured = rows()
     except SystemExit as missing:
         pytest.skip(str(missing))
-    found = ratios(measured, shipped_constants())
-    for system in sorted({row.system for row in measured}):
+    shipped = shipped_constants()
+    found = ratios(measured, shipped)
+    left_out = {key.rpartition("/")[2] for key in shipped.provenance["left_out"]}
+    for system in sorted({row.system for row in measured} - left_out):
         own = found[[row.system == system for row in measured]]
         assert np.median(np.abs(1 / own - 1)) <= 0.10, system
