@@ -10,6 +10,8 @@ experts=, topk=2                    mixture of experts in every layer
 tied                                output matrix shared with the embedding
 nobias                              linear layers without bias (implied by rmsnorm)
 encoder                             bidirectional attention (BERT-like)
+dropout                             dropout of attention weights and block outputs in training
+fused_loss                          cross entropy as one in-place operator over fp32 logits
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ class TransformerShape:
     tied: bool = False
     nobias: bool = False
     encoder: bool = False
+    dropout: bool = False
+    fused_loss: bool = False
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "seq", "vocab", "topk"):

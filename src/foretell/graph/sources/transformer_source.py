@@ -12,10 +12,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from foretell.errors import InputError
+from foretell.graph import fused
 from foretell.graph.capture import Subject
 from foretell.graph.hints import reason_of
 from foretell.graph.loss import class_targets
 from foretell.graph.sources.transformer_shape import TransformerShape, parse_transformer
+
+_DROPOUT = 0.1
 
 
 def build_transformer(text: str, *, seq: int | None = None) -> Subject:
@@ -35,7 +38,10 @@ def build_transformer(text: str, *, seq: int | None = None) -> Subject:
 
     def loss(logits: Any) -> torch.Tensor:
         target = class_targets(logits.shape[:2], logits.device)
-        return F.cross_entropy(logits.flatten(0, 1).float(), target.flatten())
+        rows = logits.flatten(0, 1).float()
+        if shape.fused_loss:
+            return fused.cross_entropy(rows, target.flatten()).mean()
+        return F.cross_entropy(rows, target.flatten())
 
     return Subject(
         module=module,
@@ -52,6 +58,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(shape.vocab, shape.hidden)
         self.positions = None if shape.rope else nn.Embedding(max_seq, shape.hidden)
+        self.drop = _dropout(shape)
         self.layers = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = _norm(shape)
         self.head = nn.Linear(shape.hidden, shape.vocab, bias=False)
@@ -62,6 +69,7 @@ class Transformer(nn.Module):
         x = self.embed(ids)
         if self.positions is not None:
             x = x + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        x = self.drop(x)
         for layer in self.layers:
             x = layer(x)
         result: torch.Tensor = self.head(self.norm(x))
@@ -77,10 +85,11 @@ class Block(nn.Module):
         self.attention = Attention(shape)
         self.mlp_norm = _norm(shape)
         self.mlp: nn.Module = Experts(shape) if shape.experts else FeedForward(shape)
+        self.drop = _dropout(shape)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.attention(self.attention_norm(x))
-        result: torch.Tensor = x + self.mlp(self.mlp_norm(x))
+        x = x + self.drop(self.attention(self.attention_norm(x)))
+        result: torch.Tensor = x + self.drop(self.mlp(self.mlp_norm(x)))
         return result
 
 
@@ -92,6 +101,7 @@ class Attention(nn.Module):
         self.heads, self.kv_heads = shape.heads, shape.kv_heads or shape.heads
         self.width = shape.hidden // shape.heads
         self.rope, self.causal = shape.rope, not shape.encoder
+        self.dropout = _DROPOUT if shape.dropout else 0.0
         qkv = (self.heads + 2 * self.kv_heads) * self.width
         self.qkv = nn.Linear(shape.hidden, qkv, bias=shape.bias)
         self.out = nn.Linear(shape.hidden, shape.hidden, bias=shape.bias)
@@ -106,7 +116,14 @@ class Attention(nn.Module):
         if self.rope:
             q, k = _rotate(q), _rotate(k)
         grouped = self.heads != self.kv_heads
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal, enable_gqa=grouped)
+        y = F.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=self.causal,
+            enable_gqa=grouped,
+        )
         result: torch.Tensor = self.out(y.transpose(1, 2).reshape(batch, length, -1))
         return result
 
@@ -164,6 +181,10 @@ def _grouped(x: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor) -> torch
     low = torch.bfloat16
     result: torch.Tensor = torch._grouped_mm(x.to(low), weight.to(low), offs=ends).to(kept)
     return result
+
+
+def _dropout(shape: TransformerShape) -> nn.Module:
+    return nn.Dropout(_DROPOUT) if shape.dropout else nn.Identity()
 
 
 def _norm(shape: TransformerShape) -> nn.Module:
