@@ -38,6 +38,7 @@ _MEASURED = (
     "mem_allocated_bytes_last config_sha train-iters"
 ).split()
 _WORLD = {
+    "bert_release": 64,
     "gpt3_15b_8t_release": 256,
     "mixtral_8x7b_alltoall_tp2pp4ep4_release": 128,
     "mixtral_8x7b_tp1pp4ep8vpp8_release": 64,
@@ -86,6 +87,7 @@ _NAMES_NOT_DESCRIBED = {
     "a2a_ovlp": "two microbatches interleaved to hide all-to-all",
     "deepseek": "multi-latent attention",
     "reruns": "checks that run every step twice",
+    "cp_memory_speed": "multi-latent attention",
     "cp4_a2a": "hierarchical context parallelism",
     "distill": "distillation",
 }
@@ -333,7 +335,7 @@ def _model(row: Row, args: Arguments, tp: int) -> str:
         "tied": not row["untie-embeddings-and-output-weights"],
         "encoder": row["model"] == "bert",
         "dropout": not no_dropout,
-        "fused_loss": True,
+        "fused_loss": not args.get("cross-entropy-loss-fusion"),
     }
     parts = [f"{k}={v}" for k, v in sizes.items()] + [k for k, v in flags.items() if v]
     return "transformer:" + ",".join(parts)
