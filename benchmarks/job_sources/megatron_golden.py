@@ -72,6 +72,8 @@ _NOT_DESCRIBED = {
     "perform-rl-step": "reinforcement learning",
     "use-transformer-engine-op-fuser": "Transformer Engine's operator fuser",
     "recompute-modules": "recomputation of chosen modules",
+    "cross-entropy-loss-fusion": "cross entropy by TorchScript, which keeps copies by version",
+    "defer-embedding-wgrad-compute": "deferred gradients of the output matrix",
     "tp-comm-overlap": "tensor-parallel user buffers",
     "hierarchical-context-parallel-sizes": "hierarchical context parallelism",
 }
@@ -87,6 +89,7 @@ _NAMES_NOT_DESCRIBED = {
     "a2a_ovlp": "two microbatches interleaved to hide all-to-all",
     "deepseek": "multi-latent attention",
     "reruns": "checks that run every step twice",
+    "defer_embedding": "deferred gradients of the output matrix",
     "cp_memory_speed": "multi-latent attention",
     "cp4_a2a": "hierarchical context parallelism",
     "distill": "distillation",
@@ -233,6 +236,11 @@ def _undescribed(row: Row, args: Arguments) -> str | None:
         return "recomputation of chosen modules"
     if args.get("tokenizer-type") not in _TOKENIZERS and not args.get("vocab-size"):
         return "vocabulary not stated"
+    tp = _number(row, "tensor-model-parallel-size", 1)
+    pp = _number(row, "pipeline-model-parallel-size", 1)
+    replicas = _world(row, _device(row) or "") // (tp * pp)
+    if replicas % _number(row, "expert-model-parallel-size", 1):
+        return "expert parallelism across tensor-parallel ranks"
     if args.get("kv-channels"):
         return "head width other than hidden / heads"
     return None
@@ -328,6 +336,7 @@ def _model(row: Row, args: Arguments, tp: int) -> str:
     no_dropout = str(args.get("hidden-dropout", "")) in ("0.0", "0")
     flags = {
         "gated": row["swiglu"],
+        "fused_gate": row["swiglu"],
         "rmsnorm": args.get("normalization") == "RMSNorm",
         "nobias": args.get("disable-bias-linear"),
         "rope": args.get("position-embedding-type") == "rope"
@@ -335,7 +344,7 @@ def _model(row: Row, args: Arguments, tp: int) -> str:
         "tied": not row["untie-embeddings-and-output-weights"],
         "encoder": row["model"] == "bert",
         "dropout": not no_dropout,
-        "fused_loss": not args.get("cross-entropy-loss-fusion"),
+        "fused_loss": True,
     }
     parts = [f"{k}={v}" for k, v in sizes.items()] + [k for k, v in flags.items() if v]
     return "transformer:" + ",".join(parts)

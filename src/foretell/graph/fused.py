@@ -1,6 +1,6 @@
 """Operators that GPUs run as one kernel and the meta device does not.
 
-Attention, RMSNorm, recurrent layers, and cross entropy that overwrites its logits.
+Attention, RMSNorm, recurrent layers, SwiGLU, and cross entropy that overwrites its logits.
 
 Each is a shape-only operator in the `foretell` namespace with an autograd rule, so that a
 recorder sees one forward and one backward operator with the right inputs, outputs and saved
@@ -35,6 +35,8 @@ _LIBRARY.define("cross_entropy_(Tensor(a!) logits, Tensor target) -> Tensor")
 _LIBRARY.define(
     "cross_entropy_backward_(Tensor(a!) softmax, Tensor target, Tensor grad) -> Tensor(a!)"
 )
+_LIBRARY.define("swiglu(Tensor gate, Tensor value) -> Tensor")
+_LIBRARY.define("swiglu_backward(Tensor grad, Tensor gate, Tensor value) -> (Tensor, Tensor)")
 
 
 def _attention_meta(
@@ -103,6 +105,16 @@ def _cross_entropy_backward_meta(
     return softmax
 
 
+def _swiglu_meta(gate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    return gate.new_empty(gate.shape)
+
+
+def _swiglu_backward_meta(
+    grad: torch.Tensor, gate: torch.Tensor, value: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return gate.new_empty(gate.shape), value.new_empty(value.shape)
+
+
 for _name, _kernel in {
     "attention": _attention_meta,
     "attention_backward": _attention_backward_meta,
@@ -112,6 +124,8 @@ for _name, _kernel in {
     "rnn_backward": _rnn_backward_meta,
     "cross_entropy_": _cross_entropy_meta,
     "cross_entropy_backward_": _cross_entropy_backward_meta,
+    "swiglu": _swiglu_meta,
+    "swiglu_backward": _swiglu_backward_meta,
 }.items():
     _LIBRARY.impl(_name, _kernel, "Meta")
 
@@ -264,5 +278,24 @@ def cross_entropy(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """Loss per row; the logits become the softmax and then their own gradient, as in Megatron."""
     result: torch.Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
         logits, target
+    )
+    return result
+
+
+class _SwiGlu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gate: Any, value: Any) -> Any:
+        ctx.save_for_backward(gate, value)
+        return torch.ops.foretell.swiglu(gate, value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return torch.ops.foretell.swiglu_backward(grads[0], *ctx.saved_tensors)
+
+
+def swiglu(gate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """silu(gate) * value as one operator that saves its inputs only."""
+    result: torch.Tensor = _SwiGlu.apply(  # type: ignore[no-untyped-call]
+        gate, value
     )
     return result

@@ -5,6 +5,7 @@ For models that exist only as a table row. Plain PyTorch modules.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -58,7 +59,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(shape.vocab, shape.hidden)
         self.positions = None if shape.rope else nn.Embedding(max_seq, shape.hidden)
-        self.drop = _dropout(shape)
+        self.drop = nn.Dropout(_DROPOUT) if shape.dropout else None
         self.layers = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = _norm(shape)
         self.head = nn.Linear(shape.hidden, shape.vocab, bias=False)
@@ -69,7 +70,7 @@ class Transformer(nn.Module):
         x = self.embed(ids)
         if self.positions is not None:
             x = x + self.positions(torch.arange(ids.shape[1], device=ids.device))
-        x = self.drop(x)
+        x = x if self.drop is None else self.drop(x)
         for layer in self.layers:
             x = layer(x)
         result: torch.Tensor = self.head(self.norm(x))
@@ -85,12 +86,14 @@ class Block(nn.Module):
         self.attention = Attention(shape)
         self.mlp_norm = _norm(shape)
         self.mlp: nn.Module = Experts(shape) if shape.experts else FeedForward(shape)
-        self.drop = _dropout(shape)
+        self.drop = nn.Dropout(_DROPOUT) if shape.dropout else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.drop(self.attention(self.attention_norm(x)))
-        result: torch.Tensor = x + self.drop(self.mlp(self.mlp_norm(x)))
-        return result
+        x = x + self._dropped(self.attention(self.attention_norm(x)))
+        return x + self._dropped(self.mlp(self.mlp_norm(x)))
+
+    def _dropped(self, x: torch.Tensor) -> torch.Tensor:
+        return x if self.drop is None else self.drop(x)
 
 
 class Attention(nn.Module):
@@ -133,7 +136,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, shape: TransformerShape) -> None:
         super().__init__()
-        self.gated = shape.gated
+        self.gate_by = _gating(shape)
         self.up = nn.Linear(shape.hidden, shape.ffn_width, bias=shape.bias)
         self.gate = (
             nn.Linear(shape.hidden, shape.ffn_width, bias=shape.bias) if shape.gated else None
@@ -142,7 +145,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.up(x)
-        y = F.silu(self.gate(x)) * y if self.gate is not None else F.gelu(y)
+        y = self.gate_by(self.gate(x), y) if self.gate is not None else F.gelu(y)
         result: torch.Tensor = self.down(y)
         return result
 
@@ -153,6 +156,7 @@ class Experts(nn.Module):
     def __init__(self, shape: TransformerShape) -> None:
         super().__init__()
         self.experts, self.topk, self.gated = shape.experts, shape.topk, shape.gated
+        self.gate_by = _gating(shape)
         self.router = nn.Linear(shape.hidden, shape.experts, bias=False)
         width = shape.ffn_width * (2 if shape.gated else 1)
         self.up = nn.Parameter(torch.empty(shape.experts, shape.hidden, width))
@@ -167,7 +171,7 @@ class Experts(nn.Module):
         y = _grouped(copies, self.up, ends)
         if self.gated:
             gate, value = y.chunk(2, -1)
-            y = F.silu(gate) * value
+            y = self.gate_by(gate, value)
         else:
             y = F.gelu(y)
         y = _grouped(y, self.down, ends) * weights.flatten()[order].unsqueeze(-1).to(y.dtype)
@@ -183,8 +187,12 @@ def _grouped(x: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor) -> torch
     return result
 
 
-def _dropout(shape: TransformerShape) -> nn.Module:
-    return nn.Dropout(_DROPOUT) if shape.dropout else nn.Identity()
+def _gating(shape: TransformerShape) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    return fused.swiglu if shape.fused_gate else _gated
+
+
+def _gated(gate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    return F.silu(gate) * value
 
 
 def _norm(shape: TransformerShape) -> nn.Module:
