@@ -10,7 +10,7 @@ import pytest
 
 import foretell
 from foretell.graph import Graph, GraphCache, graph_of, load_graph, save_graph
-from foretell.graph.store import cache_directory
+from foretell.graph.store import FORMAT, cache_directory
 
 SMALL = "transformer:layers=1,hidden=16,heads=2,seq=4,vocab=20"
 
@@ -32,7 +32,9 @@ def test_a_cached_file_damaged_anywhere_is_captured_anew(tmp_path: Path, graph: 
         assert load_graph(path).content_hash == graph.content_hash
 
 
-@pytest.mark.parametrize("text", [[], {"format": 3}, {"format": 3, "labels": 1, "batch": "x"}])
+@pytest.mark.parametrize(
+    "text", [[], {"format": FORMAT}, {"format": FORMAT, "labels": 1, "batch": "x"}]
+)
 def test_a_file_with_the_wrong_contents_is_refused(tmp_path: Path, text: object) -> None:
     np.savez(tmp_path / "g.npz", text=np.frombuffer(json.dumps(text).encode(), np.uint8))
     with pytest.raises(foretell.InputError, match="not a saved graph"):

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 import foretell
 from benchmarks.memory_cpu import CASES, MemoryCase, measured_peak_bytes, predicted_peak_bytes
+from foretell.cluster import parse_cluster
 from foretell.graph import graph_of
+from foretell.parallel import Holding
 from foretell.predictors import largest_batch, memory_use
 from foretell.workload import Recipe, Workload
 
@@ -29,13 +31,13 @@ def workload(**recipe: object) -> Workload:
 @given(limit_gb=st.floats(1.0, 200.0))
 def test_the_largest_batch_fits_and_one_more_does_not(limit_gb: float) -> None:
     job = workload()
-    best = largest_batch(job, limit_gb * 1e9)
+    best = largest_batch(job, parse_cluster("a100-80gb"), limit_gb * 1e9)
     assert best == 0 or memory_use(job.at_batch(best)).total_bytes <= limit_gb * 1e9
     assert memory_use(job.at_batch(best + 1)).total_bytes > limit_gb * 1e9
 
 
 def test_a_model_that_does_not_fit_at_all_has_largest_batch_zero() -> None:
-    assert largest_batch(workload(), 1e6) == 0
+    assert largest_batch(workload(), parse_cluster("a100-80gb"), 1e6) == 0
 
 
 @pytest.mark.parametrize(("optimizer", "copies"), [("sgd", 0), ("momentum", 1), ("adamw", 2)])
@@ -72,7 +74,7 @@ def test_mixed_precision_saves_activation_memory() -> None:
 def test_accumulated_gradients_stay_through_the_next_forward_pass() -> None:
     graph = graph_of("transformer:layers=2,hidden=256,heads=4,seq=64,vocab=1000")
     job = Workload(graph, Recipe(batch=64, optimizer="sgd"))
-    once, twice = (memory_use(job, passes=p) for p in (1, 2))
+    once, twice = (memory_use(job, holding=Holding(passes=p)) for p in (1, 2))
     gradients = 4 * graph.parameters.total
     extra = twice.allocated_bytes - once.allocated_bytes
     assert twice.gradients == pytest.approx(gradients, rel=0.01)

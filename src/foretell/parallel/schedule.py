@@ -118,14 +118,6 @@ def moments(schedule: str, rank: int, pp: int, virtual: int, micro: int) -> tupl
     return tuple(found)
 
 
-def most_in_flight(schedule: str, rank: int, pp: int, virtual: int, micro: int) -> float:
-    """Most microbatches whose activations a rank holds at once; parts of one for chunks."""
-    if pp == 1:
-        return 1.0
-    most = max(sum(m.beside) + 1 for m in moments(schedule, rank, pp, virtual, micro))
-    return most / virtual
-
-
 def _interleaved(rank: int, pp: int, virtual: int, micro: int) -> list[Task]:
     total = micro * virtual
     warm = min((pp - rank - 1) * 2 + (virtual - 1) * pp, total)

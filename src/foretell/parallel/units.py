@@ -167,9 +167,7 @@ def stage_graph(graph: Graph, units: Units, stage_of_unit: Ints, mine: Bools) ->
     ops = np.flatnonzero(kept)
     parameters, parameter_index = _stage_parameters(graph, units, mine)
     edges = kept[graph.edge_src] & kept[graph.edge_dst]
-    s = dataclasses.replace(
-        graph.storages, alloc_op=_received_at(graph, stage_of_unit[units.op])
-    )
+    s = dataclasses.replace(graph.storages, alloc_op=_received_at(graph, stage_of_unit[units.op]))
     made_here = (s.alloc_op >= 0) & kept[np.maximum(s.alloc_op, 0)]
     before = s.alloc_op < 0
     of_parameter = np.full(len(s), -1)
@@ -204,12 +202,11 @@ def stage_graph(graph: Graph, units: Units, stage_of_unit: Ints, mine: Bools) ->
 
 
 def _received_at(graph: Graph, op_stage: Ints) -> Ints:
-    """alloc_op of every storage, or the first operator of the next stage where that one saves it."""
+    """alloc_op of every storage; where the next stage saves it, that stage's first operator."""
     s = graph.storages
     if not len(graph):
         return s.alloc_op
-    made = op_stage[np.maximum(s.alloc_op, 0)]
-    freed = op_stage[np.minimum(s.free_op, len(graph) - 1)]
+    made, freed = (op_stage[np.clip(op, 0, len(graph) - 1)] for op in (s.alloc_op, s.free_op))
     moved = (s.role == Role.SAVED) & (s.free_op < len(graph)) & (freed == made + 1)
     stages, first = np.unique(op_stage, return_index=True)
     start = np.zeros(int(stages.max()) + 2, dtype=np.int64)

@@ -209,8 +209,10 @@ class _Liveness:
         self.last = np.where(kept, len(step), s.free_op)
         self.chunk = np.zeros(len(step), dtype=np.int64)
         self.chunk[: len(self.holding.op_chunk)] = self.holding.op_chunk
-        of_pass = np.isin(s.role, (Role.SAVED, Role.TEMPORARY)) & (s.alloc_op >= 0)
-        self.owner = np.where(of_pass, self.chunk[np.maximum(s.alloc_op, 0)], -1)
+        in_step = (s.alloc_op >= 0) & (s.alloc_op < len(step))
+        of_pass = np.isin(s.role, (Role.SAVED, Role.TEMPORARY)) & in_step
+        self.owner = np.full(len(s), -1)
+        self.owner[of_pass] = self.chunk[s.alloc_op[of_pass]]
         self.beside = self._beside(step)
         self.arriving = self._arriving(step)
         self.timeline = self._timeline(step)
@@ -254,7 +256,7 @@ class _Liveness:
         """A new gradient is there until it has been added to the old one."""
         result = np.zeros(len(step))
         s = step.storages
-        gradients = (s.role == Role.GRADIENT) & (s.alloc_op >= 0)
+        gradients = (s.role == Role.GRADIENT) & (s.alloc_op >= 0) & (s.alloc_op < len(step))
         if self.holding.passes > 1 or self.workload.recipe.fp32_gradients:
             np.add.at(result, s.alloc_op[gradients], step.storage_bytes[gradients])
         return result
