@@ -5,7 +5,15 @@ from __future__ import annotations
 import runpy
 import sys
 
-NAMES = ("speed", "capture", "memory_cpu", "memory_timm", "analytic", "collectives")
+NAMES = (
+    "speed",
+    "capture",
+    "memory_cpu",
+    "memory_timm",
+    "memory_megatron",
+    "analytic",
+    "collectives",
+)
 
 
 def main() -> None:

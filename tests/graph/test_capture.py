@@ -10,9 +10,11 @@ import torch
 from torch import nn
 
 import foretell
+from foretell.errors import InputError
 from foretell.graph import Graph, GraphCache, Phase, Role, graph_of, load_graph, save_graph
 from foretell.graph import with_optimizer as add_optimizer
 from foretell.graph.blocks import recompute_paths, repeated_blocks
+from foretell.graph.ops import OpClass
 
 
 class Tied(nn.Module):
@@ -153,6 +155,39 @@ def test_named_modules_can_be_recomputed() -> None:
     module = subject_of("timm:vit_tiny_patch16_224").module
     assert recompute_paths(module, ["mlp"]) == tuple(f"blocks.{i}.mlp" for i in range(12))
     assert recompute_paths(module, "selective") == tuple(f"blocks.{i}.attn" for i in range(12))
+
+
+def test_dropout_keeps_one_byte_a_number() -> None:
+    model = "transformer:layers=2,hidden=64,heads=2,seq=8,vocab=100"
+    plain, dropped = (graph_of(f"{model}{flag}", precision="bf16") for flag in ("", ",dropout"))
+    masks = 5 * 8 * 64  # of the embedding and twice in every block
+    output = 2 * 8 * 64  # of the embedding's dropout, in place of the sum before it
+    saved = [float(g.op_saved_bytes().sum()) for g in (plain, dropped)]
+    assert saved[1] - saved[0] in (masks, masks + output)
+    inference = graph_of(f"{model},dropout", mode="infer")
+    assert "native_dropout" not in inference.op_name
+
+
+def test_a_fused_loss_keeps_one_wide_softmax_and_returns_it_as_the_gradient() -> None:
+    model = "transformer:layers=1,hidden=64,heads=2,seq=8,vocab=1000"
+    plain, fused = (graph_of(f"{model}{flag}", precision="bf16") for flag in ("", ",fused_loss"))
+    losses = [n for n, c in zip(fused.op_name, fused.op_class, strict=True) if c == OpClass.LOSS]
+    assert losses == ["cross_entropy_", "cross_entropy_backward_"]
+    wide = 4 * 8 * 1000
+    counts = [int((g.storage_bytes == wide).sum()) for g in (plain, fused)]
+    assert counts[1] == 1
+    assert counts[0] >= 3
+    forward, backward = (fused.op_name.index(n) for n in losses)
+    assert fused.op_forward[backward] == forward
+
+
+def test_a_fused_gate_saves_its_inputs_only() -> None:
+    model = "transformer:layers=1,hidden=64,heads=2,seq=8,vocab=100,gated"
+    plain, fused = (graph_of(f"{model}{flag}", precision="bf16") for flag in ("", ",fused_gate"))
+    saved = [float(g.op_saved_bytes().sum()) for g in (plain, fused)]
+    assert saved[0] - saved[1] == 2 * 8 * 256
+    with pytest.raises(InputError, match="gated"):
+        graph_of("transformer:layers=1,hidden=64,heads=2,seq=8,vocab=100,fused_gate")
 
 
 def test_moe_experts_compute_topk_copies_of_each_token() -> None:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import foretell
 from foretell.cluster import Cluster, device, link, node_group, parse_cluster
 from foretell.errors import InputError
-from foretell.graph import Graph, graph_of
+from foretell.graph import Graph, Role, graph_of
 from foretell.parallel import place
-from foretell.parallel.schedule import StageTimes, most_in_flight, run_schedule
+from foretell.parallel.schedule import StageTimes, moments, run_schedule
 from foretell.predictors import Forecast, predictor
-from foretell.predictors.memory import rank_memory
+from foretell.predictors.memory import MemoryUse, rank_memory
 from foretell.workload import Recipe, Workload
 
 GPT = "transformer:layers=8,hidden=512,heads=8,seq=256,vocab=4096"
@@ -65,8 +65,23 @@ def test_one_forward_one_backward_holds_as_many_microbatches_as_stages_remain(
     pp: int, micro: int, rank: int
 ) -> None:
     rank %= pp
-    assert most_in_flight("1f1b", rank, pp, 1, micro) == min(micro, pp - rank)
-    assert most_in_flight("gpipe", rank, pp, 1, micro) == micro
+    for schedule, most in (("1f1b", min(micro, pp - rank)), ("gpipe", micro)):
+        held = [1 + m.beside[0] for m in moments(schedule, rank, pp, 1, micro)]
+        assert max(held) == most
+
+
+@settings(max_examples=40, deadline=None)
+@given(pp=st.integers(2, 6), virtual=st.integers(2, 4), rank=st.integers(0, 5))
+def test_interleaving_holds_its_warm_up_and_one_more_chunk(
+    pp: int, virtual: int, rank: int
+) -> None:
+    rank %= pp
+    found = moments("interleaved", rank, pp, virtual, 4 * pp)
+    warm = 2 * (pp - rank - 1) + (virtual - 1) * pp
+    assert max(sum(m.beside) for m in found) == warm
+    # The loss of a microbatch is computed and differentiated before the next one's.
+    last = [m.beside[-1] for m in found if m.chunk == virtual - 1]
+    assert rank < pp - 1 or max(last) == 0
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero-bubble"])
@@ -236,6 +251,75 @@ def test_a_mixture_of_experts_exchanges_tokens() -> None:
     assert answer.breakdown["traffic"]["ep"] > 0
     alone = forecast(graph, "8xa100-80gb")
     assert answer.memory_bytes.value < 0.6 * alone.memory_bytes.value
+
+
+def megatron(model: str, cluster: str, **plan: object) -> list[MemoryUse]:
+    """Memory of every pipeline rank of a run as Megatron does it."""
+    recipe = {"precision": "bf16", "master_weights": True, "fp32_gradients": True, "batch": 4}
+    job = Workload(
+        graph_of(model, precision="bf16", fused_attention="dropout" not in model),
+        Recipe(**{**recipe, "optimizer": "adam", **plan}),  # type: ignore[arg-type]
+    )
+    return rank_memory(place(job, parse_cluster(cluster)))
+
+
+MEGATRON = "transformer:layers=8,hidden=512,heads=8,seq=256,vocab=50304,tied,fused_loss"
+
+
+def test_both_ends_of_a_pipeline_keep_the_tied_table_and_its_gradient() -> None:
+    first, _, _, last = megatron(MEGATRON, "4xa100-80gb", pp=4, global_batch=16)
+    assert last.collective_buffers == pytest.approx(2 * last.parameters, rel=0.01)
+    assert last.optimizer_state == pytest.approx(4 * last.parameters, rel=0.01)
+    assert first.parameters == pytest.approx(last.parameters, rel=0.02)
+
+
+def test_interleaved_ranks_keep_the_logits_of_one_microbatch() -> None:
+    plan = {"schedule": "interleaved", "virtual_stages": 2, "pp": 4, "global_batch": 32}
+    *_, last = megatron(MEGATRON, "4xa100-80gb", **plan)
+    logits = 4 * 4 * 256 * 50304
+    blocks = last.saved_activations - logits
+    *_, plain = megatron(MEGATRON, "4xa100-80gb", pp=4, global_batch=32)
+    # Two blocks for one microbatch, against a block of each of five.
+    assert blocks == pytest.approx(5 / 2 * (plain.saved_activations - logits), rel=0.1)
+
+
+def test_a_stage_holds_the_activations_it_receives(gpt: Graph) -> None:
+    from foretell.parallel.holding import rank_workloads
+
+    def saved(graph: Graph) -> float:
+        return float(graph.storage_bytes[graph.storages.role == Role.SAVED].sum())
+
+    job = Workload(gpt, Recipe(precision="bf16", batch=1, global_batch=4, pp=4))
+    parts = [w.graph for w, _ in rank_workloads(place(job, parse_cluster("4xa100-80gb")))]
+    assert sum(map(saved, parts)) == saved(gpt)
+    # The first stage makes its own input, the others save what they are sent.
+    assert saved(parts[1]) == saved(parts[2])
+    assert all((p.storages.alloc_op < len(p)).all() for p in parts)
+
+
+def test_experts_optimizer_state_is_shared_by_the_ranks_that_hold_the_same_experts() -> None:
+    model = f"{MEGATRON},experts=8,nobias"
+    plan = {"zero": 1, "ep": 4, "global_batch": 32}
+    (use,) = megatron(model, "8xa100-80gb", **plan)
+    experts = 8 * 8 * 2 * 512 * 2048 / 4
+    dense = use.parameters / 2 - experts
+    assert use.optimizer_state == pytest.approx(8 * (experts / 2 + dense / 8), rel=0.01)
+    (whole,) = megatron(model, "8xa100-80gb", **plan, tp=2, sp=True, tp_plan="mlp=whole")
+    shared = whole.optimizer_state - 8 * (whole.parameters / 2 - experts) / 4
+    assert shared == pytest.approx(8 * experts / 2, rel=0.01)
+
+
+def test_activations_follow_the_published_formula() -> None:
+    # Korthikanti et al. 2022: s b h (34 + 5 a s / h) bytes a layer with dropout and half numbers,
+    # s b h (10 + 24 / t + 5 a s / (h t)) on t tensor-parallel ranks.
+    s, b, h, a = 1024, 4, 512, 8
+    model = "transformer:layers={},hidden=512,heads=8,seq=1024,vocab=512,dropout,fused_loss"
+    for tp, factor in ((1, 34 + 5 * a * s / h), (4, 10 + 24 / 4 + 5 * a * s / (h * 4))):
+        few, many = (
+            megatron(model.format(layers), f"{tp}xa100-80gb", tp=tp)[0].saved_activations
+            for layers in (2, 4)
+        )
+        assert (many - few) / 2 == pytest.approx(s * b * h * factor, rel=0.03)
 
 
 def test_module_splits_can_be_named(gpt: Graph) -> None:

@@ -1,4 +1,6 @@
-"""Operators that GPUs run as one kernel and the meta device does not: attention, RMSNorm, RNNs.
+"""Operators that GPUs run as one kernel and the meta device does not.
+
+Attention, RMSNorm, recurrent layers, SwiGLU, and cross entropy that overwrites its logits.
 
 Each is a shape-only operator in the `foretell` namespace with an autograd rule, so that a
 recorder sees one forward and one backward operator with the right inputs, outputs and saved
@@ -29,6 +31,12 @@ _LIBRARY.define("rnn(Tensor x, Tensor[] weights, Tensor[] states, int width) -> 
 _LIBRARY.define(
     "rnn_backward(Tensor x, Tensor[] weights, Tensor reserve, Tensor grad) -> (Tensor, Tensor[])"
 )
+_LIBRARY.define("cross_entropy_(Tensor(a!) logits, Tensor target) -> Tensor")
+_LIBRARY.define(
+    "cross_entropy_backward_(Tensor(a!) softmax, Tensor target, Tensor grad) -> Tensor(a!)"
+)
+_LIBRARY.define("swiglu(Tensor gate, Tensor value) -> Tensor")
+_LIBRARY.define("swiglu_backward(Tensor grad, Tensor gate, Tensor value) -> (Tensor, Tensor)")
 
 
 def _attention_meta(
@@ -87,6 +95,26 @@ def _rnn_backward_meta(
     return torch.empty_like(x), [torch.empty_like(w) for w in weights]
 
 
+def _cross_entropy_meta(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return logits.new_empty(logits.shape[:-1])
+
+
+def _cross_entropy_backward_meta(
+    softmax: torch.Tensor, target: torch.Tensor, grad: torch.Tensor
+) -> torch.Tensor:
+    return softmax
+
+
+def _swiglu_meta(gate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    return gate.new_empty(gate.shape)
+
+
+def _swiglu_backward_meta(
+    grad: torch.Tensor, gate: torch.Tensor, value: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return gate.new_empty(gate.shape), value.new_empty(value.shape)
+
+
 for _name, _kernel in {
     "attention": _attention_meta,
     "attention_backward": _attention_backward_meta,
@@ -94,6 +122,10 @@ for _name, _kernel in {
     "rms_norm_backward": _rms_norm_backward_meta,
     "rnn": _rnn_meta,
     "rnn_backward": _rnn_backward_meta,
+    "cross_entropy_": _cross_entropy_meta,
+    "cross_entropy_backward_": _cross_entropy_backward_meta,
+    "swiglu": _swiglu_meta,
+    "swiglu_backward": _swiglu_backward_meta,
 }.items():
     _LIBRARY.impl(_name, _kernel, "Meta")
 
@@ -227,3 +259,43 @@ def recurrent(
         x.transpose(0, 1) if batch_first else x, width, layers * directions, states, *weights
     )
     return (out.transpose(0, 1) if batch_first else out, *finals)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Any, target: Any) -> Any:
+        loss = torch.ops.foretell.cross_entropy_(logits, target)
+        ctx.save_for_backward(logits, target)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        softmax, target = ctx.saved_tensors
+        return torch.ops.foretell.cross_entropy_backward_(softmax, target, grads[0]), None
+
+
+def cross_entropy(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """Loss per row; the logits become the softmax and then their own gradient, as in Megatron."""
+    result: torch.Tensor = _CrossEntropy.apply(  # type: ignore[no-untyped-call]
+        logits, target
+    )
+    return result
+
+
+class _SwiGlu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gate: Any, value: Any) -> Any:
+        ctx.save_for_backward(gate, value)
+        return torch.ops.foretell.swiglu(gate, value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return torch.ops.foretell.swiglu_backward(grads[0], *ctx.saved_tensors)
+
+
+def swiglu(gate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """silu(gate) * value as one operator that saves its inputs only."""
+    result: torch.Tensor = _SwiGlu.apply(  # type: ignore[no-untyped-call]
+        gate, value
+    )
+    return result

@@ -172,6 +172,7 @@ _CLASS_BY_NAME: dict[str, OpClass] = {
         OpClass.LOSS: "nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward "
         "mse_loss mse_loss_backward smooth_l1_loss smooth_l1_loss_backward huber_loss "
         "huber_loss_backward binary_cross_entropy binary_cross_entropy_backward "
+        "cross_entropy_ cross_entropy_backward_ "
         "binary_cross_entropy_with_logits _ctc_loss _ctc_loss_backward",
         OpClass.RANDOM: "native_dropout bernoulli bernoulli_ uniform_ normal_ rand randn "
         "rand_like randn_like randint randperm random_ normal exponential_ native_dropout_backward "

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from foretell.comm import Collective
-from foretell.graph.graph import Bools, itemsize_of
+from foretell.graph.graph import Bools, Floats, Ints, itemsize_of
 from foretell.parallel.place import Placed
-from foretell.parallel.schedule import most_in_flight
+from foretell.parallel.schedule import BACKWARD, FORWARD, Moment, moments
+from foretell.parallel.shard import expert_parameters
+from foretell.parallel.tensor import Split
 from foretell.parallel.units import stage_graph
 from foretell.workload import Workload
 
 _MIB = 1024**2
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Holding:
     """Multipliers and additions to the memory of a rank's graph."""
 
     passes: int = 1
     """Forward passes per step: from the second on, gradients of those before are there."""
-    in_flight: float = 1.0
-    """Microbatches whose saved activations are held at once."""
+    moments: tuple[Moment, ...] = (Moment(FORWARD, 0, (0,)), Moment(BACKWARD, 0, (0,)))
+    """What the rank may be at, and which other microbatches it holds then."""
+    op_chunk: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Model chunk of each operator of the rank's graph; empty when there is one chunk."""
     parameter_share: float = 1.0
     gradient_share: float = 1.0
-    state_share: float = 1.0
+    state_share: float | Floats = 1.0
+    """Of the optimizer's state and master weights; one number, or one for each parameter."""
     gathered_bytes: float = 0.0
     """Whole parameters and gradients of the units that are gathered at the peak."""
     buffer_bytes: float = 0.0
@@ -45,7 +50,7 @@ def rank_workloads(placed: Placed) -> list[tuple[Workload, Holding]]:
     found = []
     for rank in range(pp):
         mine = placed.stage_of_unit % pp == rank
-        graph = stage_graph(placed.local.graph, placed.units, mine)
+        graph = stage_graph(placed.local.graph, placed.units, placed.stage_of_unit, mine)
         found.append((Workload(graph, placed.local.recipe), _holding(placed, rank, mine)))
     return found
 
@@ -58,13 +63,33 @@ def _holding(placed: Placed, rank: int, mine: Bools) -> Holding:
     share = 1 / layout.shard
     return Holding(
         passes=micro,
-        in_flight=most_in_flight(recipe.schedule, rank, layout.pp, recipe.virtual_stages, micro),
+        moments=moments(recipe.schedule, rank, layout.pp, recipe.virtual_stages, micro),
+        op_chunk=(placed.stage_of_unit // layout.pp)[placed.units.op[mine[placed.units.op]]],
         parameter_share=share if recipe.zero == 3 else 1.0,
         gradient_share=0.0 if recipe.fp32_gradients else share if recipe.zero >= 2 else 1.0,
-        state_share=0.0 if recipe.offload_optimizer else share if recipe.zero else 1.0,
+        state_share=_state_share(placed, mine),
         gathered_bytes=_gathered(placed, mine) if recipe.zero >= 2 else 0.0,
         buffer_bytes=_buffers(placed, mine),
     )
+
+
+def _state_share(placed: Placed, mine: Bools) -> float | Floats:
+    """Experts are shared by fewer ranks: those of one place in the expert-parallel group.
+
+    Where tensor parallelism leaves experts whole and splits the sequence, its ranks hold copies.
+    """
+    recipe, layout = placed.whole.recipe, placed.layout
+    if recipe.offload_optimizer:
+        return 0.0
+    if not recipe.zero:
+        return 1.0
+    if layout.ep == 1:
+        return 1 / layout.shard
+    copied = (placed.plan.parameter_split == Split.WHOLE) & recipe.sp
+    sharing = layout.shard * np.where(copied, layout.tp, 1) / layout.ep
+    experts = expert_parameters(placed.local.graph)
+    share = np.where(experts, 1 / np.maximum(sharing, 1.0), 1 / layout.shard)
+    return share[placed.units.parameters_of(mine)]
 
 
 def _gathered(placed: Placed, mine: Bools) -> float:
@@ -85,7 +110,7 @@ def _gathered(placed: Placed, mine: Bools) -> float:
 def _buffers(placed: Placed, mine: Bools) -> float:
     recipe, layout = placed.whole.recipe, placed.layout
     parameters = placed.local.graph.parameters
-    here = mine[placed.units.parameter] & parameters.trainable
+    here = placed.units.parameters_of(mine) & parameters.trainable
     numel = float(parameters.numel[here].sum())
     total = 0.0
     if recipe.fp32_gradients:

@@ -30,6 +30,15 @@ class StageTimes:
     """Activations to the next chunk (gradients come back the same way)."""
 
 
+class Moment(NamedTuple):
+    """A task and the microbatches whose activations a rank holds besides the one at work."""
+
+    what: str
+    chunk: int
+    beside: tuple[int, ...]
+    """Per chunk of the rank."""
+
+
 class TaskSpan(NamedTuple):
     """One task on one rank."""
 
@@ -94,18 +103,19 @@ def task_order(schedule: str, rank: int, pp: int, virtual: int, micro: int) -> l
     return order if schedule == "1f1b" else _with_weights(order, rank, micro)
 
 
-def most_in_flight(schedule: str, rank: int, pp: int, virtual: int, micro: int) -> float:
-    """Most microbatches whose activations a rank holds at once; parts of one for chunks."""
-    if pp == 1:
-        return 1.0
-    if schedule == "gpipe":
-        return float(micro)
-    held = most = 0
-    rounds = min(micro, 2 * _ROUNDS * pp)
-    for what, _, _ in task_order(schedule, rank, pp, virtual, rounds):
-        held += {FORWARD: 1, BACKWARD: -1}.get(what, 0)
-        most = max(most, held)
-    return most / virtual
+def moments(schedule: str, rank: int, pp: int, virtual: int, micro: int) -> tuple[Moment, ...]:
+    """The distinct moments of a step on one rank, in terms of what it holds."""
+    rounds = micro if schedule == "gpipe" else min(micro, 2 * _ROUNDS * pp)
+    held = [0] * virtual
+    found: dict[Moment, None] = {}
+    for what, chunk, _ in task_order(schedule, rank, pp, virtual, rounds):
+        if what == BACKWARD:
+            held[chunk] -= 1
+        if what != WEIGHTS:
+            found[Moment(what, chunk, tuple(held))] = None
+        if what == FORWARD:
+            held[chunk] += 1
+    return tuple(found)
 
 
 def _interleaved(rank: int, pp: int, virtual: int, micro: int) -> list[Task]:

@@ -41,6 +41,11 @@ class Units:
         ).astype(np.float64)
         return result
 
+    def parameters_of(self, mine: Bools) -> Bools:
+        """Parameters that a rank with some of the units holds."""
+        here: Bools = mine[self.parameter] | mine[self.parameter_last]
+        return here
+
     def parameter_sums(self, values: Ints) -> Floats:
         """Sum of a per-parameter quantity by the unit that reads it first."""
         sums = np.bincount(self.parameter, weights=values, minlength=self.count)
@@ -157,14 +162,17 @@ def _least_longest(unit_s: Floats, stages: int) -> Ints:
     return result
 
 
-def stage_graph(graph: Graph, units: Units, mine: Bools) -> Graph:
-    """The part of a graph that one rank with some of the units runs and holds."""
+def stage_graph(graph: Graph, units: Units, stage_of_unit: Ints, mine: Bools) -> Graph:
+    """The part of a graph that one rank with some of the units runs and holds.
+
+    Activations that a stage gets from the one before and saves are its own.
+    """
     kept = mine[units.op]
     index = np.cumsum(kept) - 1
     ops = np.flatnonzero(kept)
     parameters, parameter_index = _stage_parameters(graph, units, mine)
     edges = kept[graph.edge_src] & kept[graph.edge_dst]
-    s = graph.storages
+    s = dataclasses.replace(graph.storages, alloc_op=_received_at(graph, stage_of_unit[units.op]))
     made_here = (s.alloc_op >= 0) & kept[np.maximum(s.alloc_op, 0)]
     before = s.alloc_op < 0
     of_parameter = np.full(len(s), -1)
@@ -198,9 +206,23 @@ def stage_graph(graph: Graph, units: Units, mine: Bools) -> Graph:
     )
 
 
+def _received_at(graph: Graph, op_stage: Ints) -> Ints:
+    """alloc_op of every storage; where the next stage saves it, that stage's first operator."""
+    s = graph.storages
+    if not len(graph):
+        return s.alloc_op
+    made, freed = (op_stage[np.clip(op, 0, len(graph) - 1)] for op in (s.alloc_op, s.free_op))
+    moved = (s.role == Role.SAVED) & (s.free_op < len(graph)) & (freed == made + 1)
+    stages, first = np.unique(op_stage, return_index=True)
+    start = np.zeros(int(stages.max()) + 2, dtype=np.int64)
+    start[stages] = first
+    result: Ints = np.where(moved, start[freed], s.alloc_op)
+    return result
+
+
 def _stage_parameters(graph: Graph, units: Units, mine: Bools) -> tuple[Parameters, Ints]:
     p = graph.parameters
-    here = mine[units.parameter] | mine[units.parameter_last]
+    here = units.parameters_of(mine)
     index = np.where(here, np.cumsum(here) - 1, -1)
     kept = np.flatnonzero(here)
     chosen = dataclasses.replace(

@@ -20,6 +20,7 @@ from foretell.graph.graph import Bools, Floats, Graph, Ints, itemsize_of
 from foretell.graph.ops import OpClass, Phase, Role
 from foretell.graph.optimizer import optimizer
 from foretell.parallel import ALONE, Holding, Placed, place, rank_workloads
+from foretell.parallel.schedule import BACKWARD, FORWARD
 from foretell.workload import Workload
 
 _BLOCK_BYTES = 512
@@ -89,8 +90,8 @@ def memory_use(
     live = _Liveness(workload, holding)
     held = live.held_at_peak()
     static = live.static
-    saved = held[Role.SAVED] + (holding.in_flight - 1) * live.saved_bytes
-    temporaries = held[Role.TEMPORARY] + live.newest_gradient_bytes
+    saved = held[Role.SAVED] + float(live.beside[live.peak_op])
+    temporaries = held[Role.TEMPORARY] + float(live.arriving[live.peak_op])
     if live.peak_op >= _first(workload.step, Phase.OPTIMIZER):
         temporaries += static.step_bytes
     workspace = constants.workspace_bytes + constants.conv_workspace_share * _largest_conv(
@@ -173,6 +174,9 @@ class _Static:
     step_bytes: float = 0.0
 
 
+_PASSES = {FORWARD: (Phase.FORWARD,), BACKWARD: (Phase.BACKWARD, Phase.RECOMPUTE)}
+
+
 @dataclass
 class _Liveness:
     """Who is alive when, on one rank."""
@@ -182,6 +186,14 @@ class _Liveness:
     nbytes: Floats = field(init=False)
     first: Ints = field(init=False)
     last: Ints = field(init=False)
+    chunk: Ints = field(init=False)
+    """Model chunk of each operator."""
+    owner: Ints = field(init=False)
+    """Model chunk whose pass a storage belongs to, -1 for what all of them share."""
+    beside: Floats = field(init=False)
+    """Saved activations of other microbatches during each operator."""
+    arriving: Floats = field(init=False)
+    """Gradients on their way to those that add up."""
     timeline: Floats = field(init=False)
     static: _Static = field(init=False)
 
@@ -195,42 +207,70 @@ class _Liveness:
         kept = (s.role == Role.GRADIENT) & (self.holding.passes > 1)
         self.first = np.where(kept, 0, s.alloc_op)
         self.last = np.where(kept, len(step), s.free_op)
+        self.chunk = np.zeros(len(step), dtype=np.int64)
+        self.chunk[: len(self.holding.op_chunk)] = self.holding.op_chunk
+        in_step = (s.alloc_op >= 0) & (s.alloc_op < len(step))
+        of_pass = np.isin(s.role, (Role.SAVED, Role.TEMPORARY)) & in_step
+        self.owner = np.full(len(s), -1)
+        self.owner[of_pass] = self.chunk[s.alloc_op[of_pass]]
+        self.beside = self._beside(step)
+        self.arriving = self._arriving(step)
         self.timeline = self._timeline(step)
 
     def _timeline(self, step: Graph) -> Floats:
-        count = len(step)
-        change = np.zeros(count + 1)
-        np.add.at(change, np.clip(self.first, 0, count), self.nbytes)
-        np.add.at(change, np.clip(self.last + 1, 0, count), -self.nbytes)
-        timeline = np.cumsum(change)[:count]
+        timeline = self._alive(self.owner == -1)
+        for chunk in np.unique(self.chunk):
+            timeline += np.where(self.chunk == chunk, self._alive(self.owner == chunk), 0.0)
         timeline += self.static.state_bytes + self.static.master_bytes
         optimizing = step.op_phase == Phase.OPTIMIZER
         timeline[optimizing] += self.static.step_bytes
-        timeline[~optimizing] += (self.holding.in_flight - 1) * self.saved_bytes
         timeline[~optimizing] += self.holding.gathered_bytes
-        return timeline
+        return timeline + self.beside + self.arriving
+
+    def _alive(self, chosen: Bools) -> Floats:
+        """Bytes of some storages during each operator."""
+        count = len(self.chunk)
+        change = np.zeros(count + 1)
+        np.add.at(change, np.clip(self.first[chosen], 0, count), self.nbytes[chosen])
+        np.add.at(change, np.clip(self.last[chosen] + 1, 0, count), -self.nbytes[chosen])
+        alive: Floats = np.cumsum(change)[:count]
+        return alive
+
+    def _beside(self, step: Graph) -> Floats:
+        saved = step.storages.role == Role.SAVED
+        moments = self.holding.moments
+        chunks = max(len(moments[0].beside), int(self.chunk.max(initial=0)) + 1)
+        of_chunk = np.bincount(
+            np.maximum(self.owner[saved], 0), weights=self.nbytes[saved], minlength=chunks
+        )
+        result = np.zeros(len(step))
+        for what, phases in _PASSES.items():
+            for chunk in range(chunks):
+                held = [m.beside for m in moments if (m.what, m.chunk) == (what, chunk)]
+                if held:
+                    most = float((np.array(held) @ of_chunk).max())
+                    result[step.phase_mask(*phases) & (self.chunk == chunk)] = most
+        return result
+
+    def _arriving(self, step: Graph) -> Floats:
+        """A new gradient is there until it has been added to the old one."""
+        result = np.zeros(len(step))
+        s = step.storages
+        gradients = (s.role == Role.GRADIENT) & (s.alloc_op >= 0) & (s.alloc_op < len(step))
+        if self.holding.passes > 1 or self.workload.recipe.fp32_gradients:
+            np.add.at(result, s.alloc_op[gradients], step.storage_bytes[gradients])
+        return result
 
     @property
     def peak_op(self) -> int:
         return int(np.argmax(self.timeline)) if len(self.timeline) else 0
 
     def held_at_peak(self) -> dict[Role, float]:
-        alive: Bools = (self.first <= self.peak_op) & (self.last >= self.peak_op)
+        at = self.peak_op
+        here = (self.owner == -1) | (self.owner == self.chunk[at])
+        alive: Bools = (self.first <= at) & (self.last >= at) & here
         role = self.workload.step.storages.role
         return {r: float(self.nbytes[alive & (role == r)].sum()) for r in Role}
-
-    @property
-    def saved_bytes(self) -> float:
-        """Saved activations of one microbatch when its forward pass is done."""
-        return float(self.nbytes[self.workload.step.storages.role == Role.SAVED].sum())
-
-    @property
-    def newest_gradient_bytes(self) -> float:
-        """A new gradient is there until it has been added to the old one."""
-        if self.holding.passes == 1:
-            return 0.0
-        gradients = self.workload.step.storages.role == Role.GRADIENT
-        return float(self.workload.step.storage_bytes[gradients].max(initial=0.0))
 
 
 def _static(workload: Workload, holding: Holding) -> _Static:
@@ -240,16 +280,17 @@ def _static(workload: Workload, holding: Holding) -> _Static:
     rule = optimizer(recipe.optimizer)
     trainable = parameters.trainable
     itemsize = itemsize_of(parameters.dtype)
+    share = np.broadcast_to(holding.state_share, len(parameters))
     state_itemsize = np.full(len(parameters), 4) if recipe.master_weights else itemsize
-    state = float((rule.state_elements(parameters) * state_itemsize)[trainable].sum())
+    state = float((rule.state_elements(parameters) * state_itemsize * share)[trainable].sum())
     low = trainable & (itemsize < 4)
-    master = float(parameters.numel[low].sum() * 4) if recipe.master_weights else 0.0
-    stepped = float((parameters.numel * itemsize)[trainable].sum())
+    master = float((parameters.numel * share)[low].sum() * 4) if recipe.master_weights else 0.0
+    stepped = float((parameters.numel * itemsize * share)[trainable].sum())
     arrays = 0 if recipe.fused_optimizer else _STEP_ARRAYS.get(recipe.optimizer, 0)
     return _Static(
-        state_bytes=state * holding.state_share,
-        master_bytes=master * holding.state_share,
-        step_bytes=stepped * arrays * holding.state_share,
+        state_bytes=state,
+        master_bytes=master,
+        step_bytes=stepped * arrays,
     )
 
 

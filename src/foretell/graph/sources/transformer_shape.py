@@ -10,6 +10,9 @@ experts=, topk=2                    mixture of experts in every layer
 tied                                output matrix shared with the embedding
 nobias                              linear layers without bias (implied by rmsnorm)
 encoder                             bidirectional attention (BERT-like)
+dropout                             dropout of attention weights and block outputs in training
+fused_gate                          gated activation as one operator that saves its inputs only
+fused_loss                          cross entropy as one in-place operator over fp32 logits
 """
 
 from __future__ import annotations
@@ -39,6 +42,9 @@ class TransformerShape:
     tied: bool = False
     nobias: bool = False
     encoder: bool = False
+    dropout: bool = False
+    fused_gate: bool = False
+    fused_loss: bool = False
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "heads", "seq", "vocab", "topk"):
@@ -52,6 +58,8 @@ class TransformerShape:
             raise InputError(
                 f"transformer: heads={self.heads} is not divisible by kv_heads={self.kv_heads}"
             )
+        if self.fused_gate and not self.gated:
+            raise InputError("transformer: fused_gate goes with gated: add gated")
         if self.experts and self.topk > self.experts:
             raise InputError(f"transformer: topk={self.topk} exceeds experts={self.experts}")
         if self.rope and self.hidden // self.heads % 2:

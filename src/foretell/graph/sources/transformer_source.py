@@ -5,6 +5,7 @@ For models that exist only as a table row. Plain PyTorch modules.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,10 +13,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from foretell.errors import InputError
+from foretell.graph import fused
 from foretell.graph.capture import Subject
 from foretell.graph.hints import reason_of
 from foretell.graph.loss import class_targets
 from foretell.graph.sources.transformer_shape import TransformerShape, parse_transformer
+
+_DROPOUT = 0.1
 
 
 def build_transformer(text: str, *, seq: int | None = None) -> Subject:
@@ -35,7 +39,10 @@ def build_transformer(text: str, *, seq: int | None = None) -> Subject:
 
     def loss(logits: Any) -> torch.Tensor:
         target = class_targets(logits.shape[:2], logits.device)
-        return F.cross_entropy(logits.flatten(0, 1).float(), target.flatten())
+        rows = logits.flatten(0, 1).float()
+        if shape.fused_loss:
+            return fused.cross_entropy(rows, target.flatten()).mean()
+        return F.cross_entropy(rows, target.flatten())
 
     return Subject(
         module=module,
@@ -52,6 +59,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.embed = nn.Embedding(shape.vocab, shape.hidden)
         self.positions = None if shape.rope else nn.Embedding(max_seq, shape.hidden)
+        self.drop = nn.Dropout(_DROPOUT) if shape.dropout else None
         self.layers = nn.ModuleList(Block(shape) for _ in range(shape.layers))
         self.norm = _norm(shape)
         self.head = nn.Linear(shape.hidden, shape.vocab, bias=False)
@@ -62,6 +70,7 @@ class Transformer(nn.Module):
         x = self.embed(ids)
         if self.positions is not None:
             x = x + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        x = x if self.drop is None else self.drop(x)
         for layer in self.layers:
             x = layer(x)
         result: torch.Tensor = self.head(self.norm(x))
@@ -77,11 +86,14 @@ class Block(nn.Module):
         self.attention = Attention(shape)
         self.mlp_norm = _norm(shape)
         self.mlp: nn.Module = Experts(shape) if shape.experts else FeedForward(shape)
+        self.drop = nn.Dropout(_DROPOUT) if shape.dropout else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = x + self.attention(self.attention_norm(x))
-        result: torch.Tensor = x + self.mlp(self.mlp_norm(x))
-        return result
+        x = x + self._dropped(self.attention(self.attention_norm(x)))
+        return x + self._dropped(self.mlp(self.mlp_norm(x)))
+
+    def _dropped(self, x: torch.Tensor) -> torch.Tensor:
+        return x if self.drop is None else self.drop(x)
 
 
 class Attention(nn.Module):
@@ -92,6 +104,7 @@ class Attention(nn.Module):
         self.heads, self.kv_heads = shape.heads, shape.kv_heads or shape.heads
         self.width = shape.hidden // shape.heads
         self.rope, self.causal = shape.rope, not shape.encoder
+        self.dropout = _DROPOUT if shape.dropout else 0.0
         qkv = (self.heads + 2 * self.kv_heads) * self.width
         self.qkv = nn.Linear(shape.hidden, qkv, bias=shape.bias)
         self.out = nn.Linear(shape.hidden, shape.hidden, bias=shape.bias)
@@ -106,7 +119,14 @@ class Attention(nn.Module):
         if self.rope:
             q, k = _rotate(q), _rotate(k)
         grouped = self.heads != self.kv_heads
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal, enable_gqa=grouped)
+        y = F.scaled_dot_product_attention(
+            q,
+            k,
+            v,
+            dropout_p=self.dropout if self.training else 0.0,
+            is_causal=self.causal,
+            enable_gqa=grouped,
+        )
         result: torch.Tensor = self.out(y.transpose(1, 2).reshape(batch, length, -1))
         return result
 
@@ -116,7 +136,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, shape: TransformerShape) -> None:
         super().__init__()
-        self.gated = shape.gated
+        self.gate_by = _gating(shape)
         self.up = nn.Linear(shape.hidden, shape.ffn_width, bias=shape.bias)
         self.gate = (
             nn.Linear(shape.hidden, shape.ffn_width, bias=shape.bias) if shape.gated else None
@@ -125,7 +145,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.up(x)
-        y = F.silu(self.gate(x)) * y if self.gate is not None else F.gelu(y)
+        y = self.gate_by(self.gate(x), y) if self.gate is not None else F.gelu(y)
         result: torch.Tensor = self.down(y)
         return result
 
@@ -136,6 +156,7 @@ class Experts(nn.Module):
     def __init__(self, shape: TransformerShape) -> None:
         super().__init__()
         self.experts, self.topk, self.gated = shape.experts, shape.topk, shape.gated
+        self.gate_by = _gating(shape)
         self.router = nn.Linear(shape.hidden, shape.experts, bias=False)
         width = shape.ffn_width * (2 if shape.gated else 1)
         self.up = nn.Parameter(torch.empty(shape.experts, shape.hidden, width))
@@ -150,7 +171,7 @@ class Experts(nn.Module):
         y = _grouped(copies, self.up, ends)
         if self.gated:
             gate, value = y.chunk(2, -1)
-            y = F.silu(gate) * value
+            y = self.gate_by(gate, value)
         else:
             y = F.gelu(y)
         y = _grouped(y, self.down, ends) * weights.flatten()[order].unsqueeze(-1).to(y.dtype)
@@ -164,6 +185,14 @@ def _grouped(x: torch.Tensor, weight: torch.Tensor, ends: torch.Tensor) -> torch
     low = torch.bfloat16
     result: torch.Tensor = torch._grouped_mm(x.to(low), weight.to(low), offs=ends).to(kept)
     return result
+
+
+def _gating(shape: TransformerShape) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    return fused.swiglu if shape.fused_gate else _gated
+
+
+def _gated(gate: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    return F.silu(gate) * value
 
 
 def _norm(shape: TransformerShape) -> nn.Module:
