@@ -21,12 +21,7 @@ _BASE = TransformerShape(layers=12, hidden=768, heads=12, seq=512, vocab=30522, 
 
 def cifar_resnet18() -> tuple[nn.Module, torch.Tensor]:
     """ResNet-18 for 32-pixel images: a 3x3 stem and no pooling before the blocks."""
-    return _CifarResNet(_BasicBlock, (2, 2, 2, 2)), torch.empty(_EXAMPLE_BATCH, 3, 32, 32)
-
-
-def cifar_resnet50() -> tuple[nn.Module, torch.Tensor]:
-    """ResNet-50 with the same stem."""
-    return _CifarResNet(_Bottleneck, (3, 4, 6, 3)), torch.empty(_EXAMPLE_BATCH, 3, 32, 32)
+    return CifarResNet((2, 2, 2, 2)), torch.empty(_EXAMPLE_BATCH, 3, 32, 32)
 
 
 def bert_base_squad() -> tuple[nn.Module, torch.Tensor]:
@@ -35,8 +30,8 @@ def bert_base_squad() -> tuple[nn.Module, torch.Tensor]:
 
 
 def bert_base_cola() -> tuple[nn.Module, torch.Tensor]:
-    """BERT-base that classifies sentences of 64 tokens."""
-    return _Tower(_BASE, classes=2), _text(64)
+    """BERT-base that classifies sentences of 128 tokens."""
+    return _Tower(_BASE, classes=2), _text(128)
 
 
 def gpt2_reviews() -> tuple[nn.Module, torch.Tensor]:
@@ -153,8 +148,6 @@ class EncoderDecoder(nn.Module):
 
 
 class _BasicBlock(nn.Module):
-    expansion = 1
-
     def __init__(self, width_in: int, width: int, stride: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
@@ -170,35 +163,14 @@ class _BasicBlock(nn.Module):
         return F.relu(self.body(x) + self.shortcut(x))
 
 
-class _Bottleneck(nn.Module):
-    expansion = 4
-
-    def __init__(self, width_in: int, width: int, stride: int) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(width_in, width, 1, bias=False),
-            nn.BatchNorm2d(width),
-            nn.ReLU(),
-            nn.Conv2d(width, width, 3, stride, 1, bias=False),
-            nn.BatchNorm2d(width),
-            nn.ReLU(),
-            nn.Conv2d(width, 4 * width, 1, bias=False),
-            nn.BatchNorm2d(4 * width),
-        )
-        self.shortcut = _shortcut(width_in, 4 * width, stride)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.relu(self.body(x) + self.shortcut(x))
-
-
 def _shortcut(width_in: int, width: int, stride: int) -> nn.Module:
     if stride == 1 and width_in == width:
         return nn.Identity()
     return nn.Sequential(nn.Conv2d(width_in, width, 1, stride, bias=False), nn.BatchNorm2d(width))
 
 
-class _CifarResNet(nn.Module):
-    def __init__(self, block: Any, counts: tuple[int, ...]) -> None:
+class CifarResNet(nn.Module):
+    def __init__(self, counts: tuple[int, ...]) -> None:
         super().__init__()
         layers: list[nn.Module] = [
             nn.Conv2d(3, 64, 3, 1, 1, bias=False),
@@ -209,8 +181,8 @@ class _CifarResNet(nn.Module):
         for stage, count in enumerate(counts):
             width = 64 * 2**stage
             for i in range(count):
-                layers.append(block(width_in, width, 2 if stage and not i else 1))
-                width_in = width * block.expansion
+                layers.append(_BasicBlock(width_in, width, 2 if stage and not i else 1))
+                width_in = width
         self.features = nn.Sequential(*layers)
         self.head = nn.Linear(width_in, 10)
 
