@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foretell.graph.optimizer import optimizer
 from foretell.parallel import OpTimes, Placed, run_step
 from foretell.predictors.analytic.constants import FamilyConstants
 from foretell.predictors.analytic.predictor import AnalyticPredictor
 from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.analytic.roofline import OpColumns, op_times, price_step
 from foretell.predictors.assemble import slowest
+from foretell.workload.recipe import torch_release
 
 KNOBS = (
     "compute",
@@ -29,10 +31,16 @@ KNOBS = (
     "exchange",
     "message",
     "optimizer",
+    "network",
+    "loop",
 )
 _ATTENTION = [i for i, g in enumerate(GROUPS) if g.startswith(("attention", "bmm", "softmax"))]
-_OPTIMIZER = GROUPS.index("optimizer")
+_OPTIMIZER, _RNN = GROUPS.index("optimizer"), GROUPS.index("rnn")
 _PULL = 0.05
+_FOREACH = (2, 0)
+"""From this release of PyTorch on, optimizers launch kernels for many parameters at once."""
+_LOOP_S = 1e-4
+"""What a training loop does at least outside the model, each step."""
 
 
 @dataclass
@@ -47,6 +55,12 @@ class Priced:
     name: str
     key: str
     """Cases with the same key go to the same fold."""
+
+    def _host_launches(self, slower: float) -> np.ndarray:
+        """Launches in units of a fast host's; steps of an RNN are launched inside one call."""
+        launches = self.columns.launches
+        calls = np.where(self.columns.group == _RNN, np.minimum(launches, 1), launches)
+        return launches + (slower - 1) * calls
 
     def predict(self, log_knobs: np.ndarray) -> float:
         """Seconds of the step with these multipliers."""
@@ -65,9 +79,14 @@ class Priced:
             half_waves=c.half_waves * k["half_waves"],
         )
         device_s = op_times(self.columns, slowest(self.placed.cluster), changed)[self.row]
-        host_s = self.columns.launches[self.row] * c.dispatch_s * k["dispatch"]
+        host_s = self._host_launches(k["dispatch"])[self.row] * c.dispatch_s
         times = OpTimes(
-            device_s, host_s, message_host_s=2e-5 * k["message"], exchange_factor=k["exchange"]
+            device_s,
+            host_s,
+            message_host_s=2e-5 * k["message"],
+            exchange_factor=k["exchange"],
+            network_factor=k["network"],
+            loop_s=_LOOP_S * k["loop"],
         )
         return run_step(self.placed, times).step_s
 
@@ -78,7 +97,14 @@ def priced(placed: Placed, measured_s: float, name: str, key: str) -> Priced:
     recipe, device = placed.whole.recipe, slowest(placed.cluster)
     constants, _ = predictor._constants_for(recipe, device)
     step = price_step(placed.local.step, device, recipe.precision, compiled=recipe.compile)
-    return Priced(placed, step.columns, step.row, constants, measured_s, name, key)
+    columns = step.columns
+    release = torch_release(recipe.torch_version)
+    if release is not None and release < _FOREACH:
+        looped = np.where(
+            columns.group == _OPTIMIZER, optimizer(recipe.optimizer).passes, columns.launches
+        )
+        columns = dataclasses.replace(columns, launches=looped)
+    return Priced(placed, columns, step.row, constants, measured_s, name, key)
 
 
 def fit_knobs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ import foretell
 from foretell.cluster import Cluster, device, link, node_group, parse_cluster
 from foretell.errors import InputError
 from foretell.graph import Graph, Role, graph_of
-from foretell.parallel import place
+from foretell.parallel import OpTimes, place, run_step
 from foretell.parallel.schedule import StageTimes, moments, run_schedule
 from foretell.predictors import Forecast, predictor
 from foretell.predictors.memory import MemoryUse, rank_memory
@@ -346,3 +347,21 @@ def test_recomputation_counts_for_the_hardware_only() -> None:
     graph = graph_of(GPT, precision="bf16", recompute="full")
     shares = forecast(graph, "2xa100-80gb", recompute="full").breakdown["utilisation"]
     assert 1.2 < shares["hfu"] / shares["mfu"] < 1.4
+
+
+@pytest.mark.parametrize(("cluster", "slower"), [("2x4xa100-80gb", True), ("8xa100-80gb", False)])
+def test_a_slow_network_slows_only_what_crosses_it(gpt: Graph, cluster: str, slower: bool) -> None:
+    placed = place(Workload(gpt, Recipe(precision="bf16", batch=2)), parse_cluster(cluster))
+    count = len(placed.local.step)
+    usual = OpTimes(np.full(count, 1e-5), np.zeros(count))
+    slow = dataclasses.replace(usual, network_factor=50.0)
+    assert (run_step(placed, slow).step_s > run_step(placed, usual).step_s) == slower
+
+
+def test_what_the_loop_does_adds_to_every_step(gpt: Graph) -> None:
+    placed = place(Workload(gpt, Recipe(precision="bf16", batch=2)), parse_cluster("8xa100-80gb"))
+    count = len(placed.local.step)
+    usual = OpTimes(np.full(count, 1e-5), np.zeros(count))
+    run = run_step(placed, dataclasses.replace(usual, loop_s=0.5))
+    assert run.step_s == pytest.approx(run_step(placed, usual).step_s + 0.5)
+    assert sum(run.phase_s.values()) == pytest.approx(run.step_s)

@@ -20,6 +20,10 @@ class OpTimes:
     """Time to launch a collective."""
     exchange_factor: float = 1.0
     """By how much collectives in a running step take longer than alone."""
+    network_factor: float = 1.0
+    """By how much more those between nodes do."""
+    loop_s: float = 0.0
+    """Time per step in which the training loop keeps the device waiting: data, logs, losses."""
 
     def joined(self) -> Floats:
         """Device times stretched to the pace of the host, as one device alone sees them."""

@@ -25,7 +25,7 @@ from foretell.predictors.peaks import kind_peaks
 from foretell.workload import Workload
 
 _MODULE_DEPTH = 3
-_WAITING = ("exposed_communication", "bubble")
+_WAITING = ("exposed_communication", "bubble", "loop")
 
 
 @dataclass(frozen=True, kw_only=True)
