@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.figures import errors
 from benchmarks.operator_rows import operator_samples
 from benchmarks.roofline_fit import Evidence, Sample, evidence_of, fit, prior_constants
 from benchmarks.sources import RESULTS, ROOT
@@ -112,17 +113,6 @@ def held_out_ratios(setting: Setting, fits: Sequence[FamilyConstants]) -> np.nda
         if away.any():
             ratios[away] = evidence.subset(away).ratios(constants)
     return ratios
-
-
-def errors(ratios: np.ndarray) -> dict[str, float]:
-    """Mean, median, p90 and max of |predicted / measured - 1|, in percent."""
-    off = 100 * np.abs(1 / ratios - 1)
-    return {
-        "mean": float(off.mean()),
-        "median": float(np.median(off)),
-        "p90": float(np.quantile(off, 0.9)),
-        "max": float(off.max()),
-    }
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.collective_fit import fit, prior, ratios
 from benchmarks.collective_rows import Row, rows
+from benchmarks.figures import errors
 from benchmarks.sources import RESULTS, ROOT
 from benchmarks.stated_collectives import SAME_AS, stated
 from foretell.comm import Collective
@@ -112,17 +113,6 @@ def without(chosen: Sequence[Row], name: Callable[[Row], str]) -> np.ndarray:
         constants = fit_all((row for row in chosen if name(row) != left_out), wanted)
         result[away] = ratios([chosen[i] for i in away], constants)
     return result
-
-
-def errors(found: np.ndarray) -> dict[str, float]:
-    """Mean, median, p90 and max of |predicted / measured - 1|, in percent."""
-    off = 100 * np.abs(1 / found - 1)
-    return {
-        "mean": float(off.mean()),
-        "median": float(np.median(off)),
-        "p90": float(np.quantile(off, 0.9)),
-        "max": float(off.max()),
-    }
 
 
 def main() -> None:

@@ -17,7 +17,8 @@ from collections import defaultdict
 
 import numpy as np
 
-from benchmarks.analytic import CONSTANTS_FILE, errors
+from benchmarks.analytic import CONSTANTS_FILE
+from benchmarks.figures import errors
 from benchmarks.jobs import Job
 from benchmarks.knobs import KNOBS, Priced, fit_knobs
 from benchmarks.sources import RESULTS, ROOT
