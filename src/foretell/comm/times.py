@@ -24,6 +24,7 @@ from foretell.errors import InputError
 Floats = npt.NDArray[np.float64]
 
 _PATTERN = {Collective.ALL_TO_ALL: "exchange", Collective.SEND_RECV: "pair"}
+"""All others go around the ring, unless a link has constants under their own name."""
 _BRIDGED_RANKS = 2
 
 
