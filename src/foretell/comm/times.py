@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from foretell.cluster import Link, links
-from foretell.comm.constants import PROTOCOLS, Constants, Pattern, shipped_constants
+from foretell.comm.constants import PATTERNS, PROTOCOLS, Constants, Pattern, shipped_constants
 from foretell.comm.group import Group
-from foretell.comm.traffic import Collective, ring_steps, sent_share
+from foretell.comm.traffic import Collective, carried_as, ring_steps, sent_share
 from foretell.errors import InputError
 
 Floats = npt.NDArray[np.float64]
@@ -78,6 +78,7 @@ def collective_s(
             f"send_recv joins two ranks and the group has {group.size}: give a group of two"
         )
     seconds = np.zeros_like(sizes)
+    kind = carried_as(kind, group.node_group.device)
     if group.size > 1:
         routes = _routes(kind, group, in_switch, constants or shipped_constants())
         seconds = np.minimum.reduce([_route_s(route, sizes) for route in routes])
@@ -126,7 +127,7 @@ class _Levels:
 
     def ring(self, kind: Collective) -> tuple[_Stage, ...]:
         """Once around all ranks, node by node."""
-        group, name = self.group, _PATTERN.get(kind, "ring")
+        group, name = self.group, _PATTERN.get(kind, kind.value)
         steps = ring_steps(kind, group.size)
         between = steps * (group.nodes - 1) / (group.size - 1)
         share = sent_share(kind, group.size)
@@ -190,7 +191,11 @@ class _Levels:
         return _Stage(pattern, self.group.network_bytes_per_s, link.latency_s, steps, sent)
 
     def _pattern(self, name: str, link: Link) -> Pattern:
-        found = self.constants.pattern(name, link, self.group.node_group.device)
+        device = self.group.node_group.device
+        found = self.constants.pattern(name, link, device)
+        if found is None and name not in PATTERNS:
+            name = "ring"
+            found = self.constants.pattern(name, link, device)
         if found is None:
             raise InputError(f"the collective constants have no {name!r} for {link.id}: fit again")
         return found

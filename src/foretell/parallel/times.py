@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from foretell.graph.graph import Floats
+from foretell.parallel.streams import CONTENTION
 
 _SHARPNESS = 4
 
@@ -18,6 +19,8 @@ class OpTimes:
     """Time to launch it; a step is no faster than all of its launches."""
     message_host_s: float = 2e-5
     """Time to launch a collective."""
+    contention: float = CONTENTION
+    """Share by which compute is slower while a collective runs beside it."""
     exchange_factor: float = 1.0
     """By how much collectives in a running step take longer than alone."""
 
