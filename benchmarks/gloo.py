@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gloo_hosts import Workers
-from benchmarks.gloo_models import MODELS, Model
+from benchmarks.gloo_models import MODELS, PIPELINES, Model
 from benchmarks.gloo_network import Network, fit_network
 from benchmarks.gloo_predict import Plan
 from benchmarks.netns import HostPair, why_not
@@ -59,7 +59,7 @@ def measure_network(workers: Workers, bits_per_s: float | None) -> Network:
     workers.hosts.shape(bits_per_s)
     sizes = [n for n in _SIZES if bits_per_s is None or n / (bits_per_s / 8) < 0.5]
     answers = workers.ask("network", sizes=sizes, repeats=7)
-    return fit_network(answers[0] + answers[1], bits_per_s)
+    return fit_network(answers, bits_per_s)
 
 
 def measure(
@@ -78,7 +78,7 @@ def measure(
 
 
 def _row(plan: Plan, rate: str, network: Network, answers: Sequence[dict[str, Any]]) -> Row:
-    phases = [statistics.median(column) for column in zip(*_slower(answers), strict=True)]
+    phases = _phases(plan, answers)
     run = plan.predict(network, phases)
     steps = [max(pair) for pair in zip(*(a["step_s"] for a in answers), strict=True)]
     return Row(
@@ -94,9 +94,23 @@ def _row(plan: Plan, rate: str, network: Network, answers: Sequence[dict[str, An
     )
 
 
-def _slower(answers: Sequence[dict[str, Any]]) -> list[list[float]]:
+def _phases(plan: Plan, answers: Sequence[dict[str, Any]]) -> list[float]:
+    """Seconds of forward, backward and optimizer with as much company as the strategy gives.
+
+    Two processes on one machine slow each other down, and other work on it more so. Of the
+    microbatches of a pipeline stage, one finds the other stage at rest.
+    """
+    both, solo = (
+        [statistics.median(column) for column in zip(*_slower(answers, name), strict=True)]
+        for name in ("local_s", "solo_s")
+    )
+    rest = 1 / plan.model.microbatches if plan.strategy in PIPELINES else 0.0
+    return [(1 - rest) * b + rest * s for b, s in zip(both, solo, strict=True)]
+
+
+def _slower(answers: Sequence[dict[str, Any]], name: str) -> list[list[float]]:
     """The phases of the slower process of each local step: training waits for it."""
-    pairs = zip(*(a["local_s"] for a in answers), strict=True)
+    pairs = zip(*(a[name] for a in answers), strict=True)
     return [max(pair, key=sum) for pair in pairs]
 
 
@@ -168,7 +182,8 @@ def _told(network: Network) -> str:
         simple = pattern.protocols["simple"]
         rate = simple.efficiency * network.link.bandwidth_bytes_per_s
         parts.append(f"{name} {1e3 * simple.start_s:.2f} ms + {rate / 1e6:.0f} MB/s")
-    return f"{', '.join(parts)}; {100 * network.core_share:.0f} % of a core"
+    copies = f"copies {network.copy_bytes_per_s / 1e9:.1f} GB/s"
+    return f"{', '.join(parts)}; {100 * network.core_share:.0f} % of a core; {copies}"
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 STRATEGIES = ("ddp", "fsdp", "gpipe", "1f1b", "tp")
+PIPELINES = ("gpipe", "1f1b")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from foretell.cluster import Cluster, Device, Link, node_group
-from foretell.comm import Collective, Constants
+from foretell.cluster import Cluster, Link, device, node_group
+from foretell.comm import Collective, Constants, carried_as
 from foretell.comm.constants import Pattern, Protocol
 from foretell.comm.traffic import sent_share
 
-_PATTERNS = {"all_reduce": "ring", "all_gather": "all_gather", "send_recv": "pair"}
+_PATTERNS = {
+    "all_reduce": "ring",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "send_recv": "pair",
+}
 _UNSHAPED_BYTES_PER_S = 1.25e9
 _LONG_BYTES = 2**20
+DEVICE = device("cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,16 +32,18 @@ class Network:
     constants: Constants
     core_share: float
     """Share of a core that a long exchange takes."""
+    copy_bytes_per_s: float
 
-    def cluster(self, device: Device) -> Cluster:
+    @property
+    def cluster(self) -> Cluster:
         """Two hosts with one process each."""
-        nodes = node_group(device, count=2, gpus_per_node=1, network_link=self.link)
+        nodes = node_group(DEVICE, count=2, gpus_per_node=1, network_link=self.link)
         return Cluster(groups=(nodes,))
 
 
-def fit_network(rows: Iterable[Mapping[str, Any]], bits_per_s: float | None) -> Network:
+def fit_network(answers: Sequence[Mapping[str, Any]], bits_per_s: float | None) -> Network:
     """Start and rate of every pattern, by least squares of relative errors."""
-    rows = list(rows)
+    rows = [row for answer in answers for row in answer["rows"]]
     link = Link(
         id="gloo",
         name="veth pair",
@@ -46,7 +54,7 @@ def fit_network(rows: Iterable[Mapping[str, Any]], bits_per_s: float | None) -> 
     patterns = {}
     for collective, pattern in _PATTERNS.items():
         mine = [r for r in rows if r["collective"] == collective]
-        share = sent_share(Collective(collective), 2)
+        share = sent_share(carried_as(Collective(collective), DEVICE), 2)
         start_s, byte_s = _line([(share * r["nbytes"], r["seconds"]) for r in mine])
         efficiency = 1 / (byte_s * link.bandwidth_bytes_per_s)
         protocol = Protocol(start_s=start_s, hop=0.0, efficiency=efficiency)
@@ -60,6 +68,7 @@ def fit_network(rows: Iterable[Mapping[str, Any]], bits_per_s: float | None) -> 
         link=link,
         constants=Constants(links={link.id: patterns}),
         core_share=float(np.median(busy)),
+        copy_bytes_per_s=float(np.mean([a["copy_bytes_per_s"] for a in answers])),
     )
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gloo_models import Model
-from benchmarks.gloo_network import Network
-from foretell.cluster import device
+from benchmarks.gloo_network import DEVICE, Network
 from foretell.graph import Graph, graph_of
 from foretell.graph.ops import Phase
 from foretell.parallel import OpTimes, Placed, StepRun, place, run_step
@@ -19,7 +18,6 @@ from foretell.parallel.tensor import Split
 from foretell.predictors.analytic.predictor import AnalyticPredictor
 from foretell.workload import Recipe, Workload
 
-_DEVICE = "cpu"
 _PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 _SPLITS = {Split.COLUMN: "column", Split.ROW: "row", Split.ROWS_OF_TABLE: "table"}
 
@@ -41,7 +39,7 @@ class Plan:
 
     def job(self, network: Network) -> dict[str, Any]:
         """What the workers have to know."""
-        placed = place(self.workload, network.cluster(device(_DEVICE)))
+        placed = place(self.workload, network.cluster)
         graph = self.workload.graph
         piped = placed.layout.pp > 1
         second = int(np.argmax(placed.stage_of_unit == 1)) - 1
@@ -54,12 +52,11 @@ class Plan:
 
     def predict(self, network: Network, local_s: Sequence[float]) -> StepRun:
         """The step, from seconds of forward, backward and optimizer of the whole model alone."""
-        cluster = network.cluster(device(_DEVICE))
-        placed = place(self.workload, cluster)
+        placed = place(self.workload, network.cluster)
         whole = Workload(self.workload.graph, self.workload.recipe)
         roofline = AnalyticPredictor.shipped()
         alone, mine = (
-            roofline.op_times(w, device(_DEVICE)).device_s for w in (whole, placed.local)
+            roofline.op_times(w, DEVICE).device_s for w in (whole, placed.local)
         )
         phase = whole.step.op_phase
         factor = np.ones(len(phase))
@@ -71,6 +68,7 @@ class Plan:
             host_s=np.zeros(len(mine)),
             message_host_s=0.0,
             contention=network.core_share,
+            copy_bytes_per_s=network.copy_bytes_per_s,
         )
         return run_step(placed, times, network.constants)
 

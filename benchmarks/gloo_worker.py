@@ -18,13 +18,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchmarks.gloo_models import MODELS
+from benchmarks.gloo_models import MODELS, PIPELINES
 from benchmarks.gloo_steps import distributed_step, local_step, two_processes
 from benchmarks.netns import INTERFACE
 
 HEADER_BYTES = 66
 """Ethernet 14, IPv4 20, TCP 32 (with timestamps): what every packet adds to its payload."""
-_SETTLE_S = 0.02
+_SETTLE_S = 0.03
+_BURST_WIDTH = 512
+_COPY_BYTES = 2**22
 
 
 def main() -> None:
@@ -65,8 +67,13 @@ def _jobs() -> queue.Queue[dict[str, Any] | None]:
     return jobs
 
 
-def network(sizes: list[int], repeats: int) -> list[dict[str, Any]]:
-    """Seconds of collectives by size, and the share of a core they take."""
+def network(sizes: list[int], repeats: int) -> dict[str, Any]:
+    """Seconds that collectives add to compute, by size, and the share of a core they take.
+
+    Compute comes before every collective, as in a step: the other process may be late, and
+    threads that waited have to be woken.
+    """
+    factor = torch.full((_BURST_WIDTH, _BURST_WIDTH), 0.01)
     rows = []
     for nbytes in sizes:
         whole, half = torch.zeros(nbytes // 4), torch.zeros(nbytes // 8)
@@ -79,18 +86,31 @@ def network(sizes: list[int], repeats: int) -> list[dict[str, Any]]:
         for name, call in calls.items():
             call()
             dist.barrier()
-            busy_s, seconds = time.process_time(), []
+            busy_s = spent_s = compute_s = 0.0
             for _ in range(repeats):
                 start = time.perf_counter()
+                torch.mm(factor, factor)
+                between, busy = time.perf_counter(), time.process_time()
                 call()
-                seconds.append(time.perf_counter() - start)
-            busy = (time.process_time() - busy_s) / sum(seconds)
+                spent_s += time.perf_counter() - start
+                compute_s += between - start
+                busy_s += time.process_time() - busy
             ways = 2 if name == "send_recv" else 1
-            rows.append(
-                {"collective": name, "nbytes": nbytes, "core_share": busy}
-                | {"seconds": sorted(seconds)[len(seconds) // 2] / ways}
-            )
-    return rows
+            seconds = (spent_s - compute_s) / repeats / ways
+            row = {"collective": name, "nbytes": nbytes, "seconds": seconds}
+            rows.append(row | {"core_share": busy_s / (spent_s - compute_s)})
+    return {"rows": rows, "copy_bytes_per_s": _copy_rate(repeats)}
+
+
+def _copy_rate(repeats: int) -> float:
+    """Bytes per second from one buffer to another."""
+    source, target = torch.zeros(_COPY_BYTES // 4), torch.zeros(_COPY_BYTES // 4)
+    seconds = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        target.copy_(source)
+        seconds.append(time.perf_counter() - start)
+    return _COPY_BYTES / sorted(seconds)[len(seconds) // 2]
 
 
 def _there_and_back(tensor: torch.Tensor) -> None:
@@ -107,36 +127,55 @@ class Case:
     ) -> None:
         chosen = next(m for m in MODELS if m.name == model)
         self.alone = local_step(chosen)
+        self.in_turns = strategy in PIPELINES
         self.together = distributed_step(chosen, strategy, splits, first_of_second)
         for _ in range(2):  # the second has what the first made: optimizer state, bucket order
             self.alone()
             self.together()
 
     def measure(self, repeats: int, warm: int) -> dict[str, Any]:
-        """Steps alone and together in turns: their seconds, and the payload this process sent."""
-        local, seconds, sent = [], [], []
+        """Steps alone and together by turns: their seconds, and the payload this process sent.
+
+        "solo" are steps while the other process rests, as pipeline stages do at both ends.
+        """
+        local, solo, seconds, sent = [], [], [], []
         for turn in range(warm + repeats):
             dist.barrier()
             local_s = self.alone()
             dist.barrier()
-            time.sleep(_SETTLE_S)
+            solo_s = self._solo() if self.in_turns else local_s
             before = _payload_bytes()
             start = time.perf_counter()
             self.together()
             step_s = time.perf_counter() - start
-            time.sleep(_SETTLE_S)
+            after = _payload_bytes()
             if turn >= warm:
                 local.append(local_s)
+                solo.append(solo_s)
                 seconds.append(step_s)
-                sent.append(_payload_bytes() - before)
-        return {"local_s": local, "step_s": seconds, "sent_bytes": sent}
+                sent.append(after - before)
+        return {"local_s": local, "solo_s": solo, "step_s": seconds, "sent_bytes": sent}
+
+    def _solo(self) -> tuple[float, float, float]:
+        mine = (0.0, 0.0, 0.0)
+        for rank in range(2):
+            if rank == dist.get_rank():
+                mine = self.alone()
+            dist.barrier()
+        return mine
 
 
 def _payload_bytes() -> int:
-    """What this host has sent so far, without headers."""
+    """What this host has sent so far, without headers, once nothing is on its way any more."""
     counters = Path("/sys/class/net", INTERFACE, "statistics")
-    nbytes, packets = (int((counters / n).read_text()) for n in ("tx_bytes", "tx_packets"))
-    return nbytes - HEADER_BYTES * packets
+    before = -1
+    while True:
+        nbytes, packets = (int((counters / n).read_text()) for n in ("tx_bytes", "tx_packets"))
+        payload = nbytes - HEADER_BYTES * packets
+        if payload == before:
+            return payload
+        before = payload
+        time.sleep(_SETTLE_S)
 
 
 if __name__ == "__main__":

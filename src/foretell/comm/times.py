@@ -78,7 +78,6 @@ def collective_s(
             f"send_recv joins two ranks and the group has {group.size}: give a group of two"
         )
     seconds = np.zeros_like(sizes)
-    kind = carried_as(kind, group.node_group.device)
     if group.size > 1:
         routes = _routes(kind, group, in_switch, constants or shipped_constants())
         seconds = np.minimum.reduce([_route_s(route, sizes) for route in routes])
@@ -128,6 +127,7 @@ class _Levels:
     def ring(self, kind: Collective) -> tuple[_Stage, ...]:
         """Once around all ranks, node by node."""
         group, name = self.group, _PATTERN.get(kind, kind.value)
+        kind = carried_as(kind, group.node_group.device)
         steps = ring_steps(kind, group.size)
         between = steps * (group.nodes - 1) / (group.size - 1)
         share = sent_share(kind, group.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,7 +67,7 @@ class _Step:
         self.micro = placed.microbatches
         self.phase = self.graph.op_phase
         self.message_host_s, self.factor = times.message_host_s, times.exchange_factor
-        self.contention = times.contention
+        self.contention, self.copy_bytes_per_s = times.contention, times.copy_bytes_per_s
         self.device = placed.cluster.groups[0].device
         self.message_s, self.exposed_message_s = self._message_times()
         self._wait_for_host(times.host_s)
@@ -196,8 +197,11 @@ class _Step:
             "contention": self.contention,
         }
         nothing = np.zeros(len(nbytes))
-        there = gathered_pass(forward.tolist(), gather.tolist(), nothing.tolist(), **settings)
-        again = np.where(root, 0.0, gather)[::-1] if self.recipe.reshard else nothing
+        copied = nbytes / self.copy_bytes_per_s
+        packed = copied * (1 + 1 / self.layout.shard)  # the own shard in, everything out
+        there = gathered_pass((forward + packed).tolist(), gather.tolist(), nothing.tolist(), **settings)
+        kept = root if self.recipe.reshard else np.ones_like(root)
+        again = np.where(kept, 0.0, gather)[::-1]
         if not self.recipe.training:
             return (
                 forward * (there.end_s / max(forward.sum(), 1e-12)),
@@ -205,7 +209,7 @@ class _Step:
                 float(gather.sum()),
             )
         back = gathered_pass(
-            backward[::-1].tolist(),
+            (backward + np.where(kept, 0.0, packed) + copied)[::-1].tolist(),
             again.tolist(),
             scatter[::-1].tolist(),
             **settings,
@@ -319,8 +323,17 @@ class _Step:
         seconds = self._exchange_s(sizes * (1 - experts), "dp")
         if experts and self.layout.replicas > self.layout.ep:
             seconds = seconds + self._exchange_s(sizes * experts, "experts")
-        return bucketed_backward(
-            backward_s, ready, seconds, overlap=recipe.overlap, contention=self.contention
+        copied = np.cumsum(sizes) / self.copy_bytes_per_s
+        played = bucketed_backward(
+            backward_s + copied[-1],
+            ready + copied,
+            seconds,
+            overlap=recipe.overlap,
+            contention=self.contention,
+        )
+        # Into the buckets on the way, and out of them once the last one is back.
+        return dataclasses.replace(
+            played, end_s=played.end_s + copied[-1], compute_s=played.compute_s - copied[-1]
         )
 
     def _exchange_s(self, nbytes: Floats, axis: str) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from foretell.graph.graph import Floats
@@ -21,6 +22,9 @@ class OpTimes:
     """Time to launch a collective."""
     contention: float = CONTENTION
     """Share by which compute is slower while a collective runs beside it."""
+    copy_bytes_per_s: float = math.inf
+    """Rate of copies between tensors and the buffers they are exchanged in; infinite where they
+    share memory."""
     exchange_factor: float = 1.0
     """By how much collectives in a running step take longer than alone."""
 
