@@ -16,14 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from foretell.cluster import Link, links
-from foretell.comm.constants import PROTOCOLS, Constants, Pattern, shipped_constants
+from foretell.comm.constants import PATTERNS, PROTOCOLS, Constants, Pattern, shipped_constants
 from foretell.comm.group import Group
-from foretell.comm.traffic import Collective, ring_steps, sent_share
+from foretell.comm.traffic import Collective, carried_as, ring_steps, sent_share
 from foretell.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 
 _PATTERN = {Collective.ALL_TO_ALL: "exchange", Collective.SEND_RECV: "pair"}
+"""All others go around the ring, unless a link has constants under their own name."""
 _BRIDGED_RANKS = 2
 
 
@@ -125,7 +126,8 @@ class _Levels:
 
     def ring(self, kind: Collective) -> tuple[_Stage, ...]:
         """Once around all ranks, node by node."""
-        group, name = self.group, _PATTERN.get(kind, "ring")
+        group, name = self.group, _PATTERN.get(kind, kind.value)
+        kind = carried_as(kind, group.node_group.device)
         steps = ring_steps(kind, group.size)
         between = steps * (group.nodes - 1) / (group.size - 1)
         share = sent_share(kind, group.size)
@@ -189,7 +191,11 @@ class _Levels:
         return _Stage(pattern, self.group.network_bytes_per_s, link.latency_s, steps, sent)
 
     def _pattern(self, name: str, link: Link) -> Pattern:
-        found = self.constants.pattern(name, link, self.group.node_group.device)
+        device = self.group.node_group.device
+        found = self.constants.pattern(name, link, device)
+        if found is None and name not in PATTERNS:
+            name = "ring"
+            found = self.constants.pattern(name, link, device)
         if found is None:
             raise InputError(f"the collective constants have no {name!r} for {link.id}: fit again")
         return found

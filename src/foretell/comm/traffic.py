@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from foretell.cluster import Device
 from foretell.errors import InputError
 
 
@@ -20,6 +21,13 @@ class Collective(Enum):
     ALL_TO_ALL = "all_to_all"
     BROADCAST = "broadcast"
     SEND_RECV = "send_recv"
+
+
+def carried_as(kind: Collective, device: Device) -> Collective:
+    """What the device's library runs instead: gloo, on CPUs, all-reduces to reduce-scatter."""
+    if device.vendor == "cpu" and kind is Collective.REDUCE_SCATTER:
+        return Collective.ALL_REDUCE
+    return kind
 
 
 def sent_share(kind: Collective, size: int) -> float:

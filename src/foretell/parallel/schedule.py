@@ -13,6 +13,9 @@ _NEVER = float("inf")
 Task = tuple[str, int, int]
 """(what, chunk of this rank, microbatch)"""
 
+# One batched call sends one way and receives the other, and compute waits for all of it.
+_WAITS_WHEN_TURNING = ("gpipe", "1f1b")
+
 # From the second round of microbatches on, a step repeats itself: the rest is extrapolated.
 _ROUNDS = 2
 
@@ -151,9 +154,12 @@ def _with_weights(order: list[Task], rank: int, micro: int) -> list[Task]:
 def _simulate(schedule: str, stages: Sequence[StageTimes], pp: int, micro: int) -> Pipelined:
     virtual = len(stages) // pp
     orders = [task_order(schedule, rank, pp, virtual, micro) for rank in range(pp)]
-    forward_done: list[list[float]] = [[_NEVER] * micro for _ in stages]
-    backward_done: list[list[float]] = [[_NEVER] * micro for _ in stages]
+    arrived: list[list[float]] = [[_NEVER] * micro for _ in stages]
+    gradient_arrived: list[list[float]] = [[_NEVER] * micro for _ in stages]
+    arrived[0] = [0.0] * micro
+    sent = {(what, s): 0.0 for what in (FORWARD, BACKWARD) for s in range(len(stages))}
     split = schedule == "zero-bubble"
+    turning = schedule in _WAITS_WHEN_TURNING
     clock, busy, position = [0.0] * pp, [0.0] * pp, [0] * pp
     spans: list[TaskSpan] = []
     waiting = list(range(pp))
@@ -167,14 +173,10 @@ def _simulate(schedule: str, stages: Sequence[StageTimes], pp: int, micro: int) 
                 stage = chunk * pp + rank
                 times = stages[stage]
                 if what == FORWARD:
-                    length = times.forward_s
-                    ready = forward_done[stage - 1][k] + stages[stage - 1].send_s if stage else 0.0
+                    length, ready = times.forward_s, arrived[stage][k]
                 elif what == BACKWARD:
                     length = times.backward_s - (times.weights_s if split else 0.0)
-                    if stage == last:
-                        ready = forward_done[stage][k]
-                    else:
-                        ready = backward_done[stage + 1][k] + times.send_s
+                    ready = gradient_arrived[stage][k]
                 else:
                     length, ready = times.weights_s, 0.0
                 if ready == _NEVER:
@@ -182,10 +184,16 @@ def _simulate(schedule: str, stages: Sequence[StageTimes], pp: int, micro: int) 
                 start = max(clock[rank], ready)
                 end = clock[rank] = start + length
                 busy[rank] += length
-                if what == FORWARD:
-                    forward_done[stage][k] = end
-                elif what == BACKWARD:
-                    backward_done[stage][k] = end
+                if what != WEIGHTS:
+                    to = stage + 1 if what == FORWARD else stage - 1
+                    if 0 <= to <= last:
+                        send_s = times.send_s if what == FORWARD else stages[to].send_s
+                        done = sent[what, stage] = max(end, sent[what, stage]) + send_s
+                        (arrived if what == FORWARD else gradient_arrived)[to][k] = done
+                        if turning and at + 1 < len(order) and order[at + 1][0] != what:
+                            clock[rank] = done
+                    elif what == FORWARD:
+                        gradient_arrived[stage][k] = end
                 spans.append(TaskSpan(rank, (what, chunk, k), start, end))
                 at += 1
             position[rank] = at

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from foretell.comm import Collective, Group, bus_bytes
+from foretell.comm import Collective, Constants, Group, bus_bytes, carried_as
 from foretell.comm import collective_s as alone_s
 from foretell.graph.graph import Bools, Floats, Ints, itemsize_of
 from foretell.graph.ops import Phase, Role
@@ -52,14 +54,14 @@ class StepRun:
     """Gradient exchange beside the last backward pass of each rank."""
 
 
-def run_step(placed: Placed, times: OpTimes) -> StepRun:
-    """Play the step of every distinct rank."""
-    return _Step(placed, times).run()
+def run_step(placed: Placed, times: OpTimes, constants: Constants | None = None) -> StepRun:
+    """Play the step of every distinct rank; `constants` of collectives other than the shipped."""
+    return _Step(placed, times, constants).run()
 
 
 class _Step:
-    def __init__(self, placed: Placed, times: OpTimes) -> None:
-        self.placed = placed
+    def __init__(self, placed: Placed, times: OpTimes, constants: Constants | None) -> None:
+        self.placed, self.constants = placed, constants
         self.recipe = placed.whole.recipe
         self.layout = placed.layout
         self.graph = placed.local.graph.at(self.recipe.batch)
@@ -72,6 +74,8 @@ class _Step:
         self.phase = self.graph.op_phase
         self.message_host_s, self.loop_s = times.message_host_s, times.loop_s
         self.factor, self.network_factor = times.exchange_factor, times.network_factor
+        self.contention, self.copy_bytes_per_s = times.contention, times.copy_bytes_per_s
+        self.device = placed.cluster.groups[0].device
         self.message_s, self.exposed_message_s = self._message_times()
         self._wait_for_host(times.host_s)
         self._wait_for_straggler()
@@ -132,8 +136,13 @@ class _Step:
             self.op_s = np.where(slow, self.op_s * (1 + self.recipe.straggler), self.op_s)
 
     def _collective_s(self, kind: Collective, nbytes: Floats | float, group: Group) -> Floats:
+        sizes = np.asarray(nbytes, dtype=np.float64)
         factor = self.factor * (self.network_factor if group.nodes > 1 else 1.0)
-        return factor * alone_s(kind, np.asarray(nbytes, dtype=np.float64), group)
+        seconds = factor * alone_s(kind, sizes, group, constants=self.constants)
+        return np.where(sizes > 0, seconds, 0.0)
+
+    def _sent(self, kind: Collective, nbytes: float, size: int) -> float:
+        return bus_bytes(carried_as(kind, self.device), nbytes, size)
 
     def _slowest_hop(self, ring: Group) -> Group:
         gpus = ring.node_group.gpus_per_node
@@ -192,17 +201,27 @@ class _Step:
         """Unit times with parameter gathers and gradient scatters of zero=3 where they show."""
         if self.recipe.zero < 3 or self.layout.shard == 1:
             return forward, backward, 0.0
-        nbytes = self._unit_parameter_bytes()
+        nbytes, root = self._gathered_bytes()
         group = self.groups["shard"]
         gather = self._collective_s(Collective.ALL_GATHER, nbytes, group)
         scatter = self._collective_s(Collective.REDUCE_SCATTER, nbytes, group)
         scatter = scatter + self._collective_s(
             Collective.ALL_REDUCE, nbytes / self.layout.shard, self.groups["copies"]
         )
-        settings = {"prefetch": self.recipe.prefetch, "overlap": self.recipe.overlap}
+        settings: dict[str, Any] = {
+            "prefetch": self.recipe.prefetch,
+            # On a CPU there are no streams: gathers and scatters return when they are done.
+            "overlap": self.recipe.overlap and self.device.vendor != "cpu",
+            "contention": self.contention,
+        }
         nothing = np.zeros(len(nbytes))
-        there = gathered_pass(forward.tolist(), gather.tolist(), nothing.tolist(), **settings)  # type: ignore[arg-type]
-        again = gather[::-1] if self.recipe.reshard else nothing
+        copied = nbytes / self.copy_bytes_per_s
+        packed = copied * (1 + 1 / self.layout.shard)  # the own shard in, everything out
+        there = gathered_pass(
+            (forward + packed).tolist(), gather.tolist(), nothing.tolist(), **settings
+        )
+        kept = root if self.recipe.reshard else np.ones_like(root)
+        again = np.where(kept, 0.0, gather)[::-1]
         if not self.recipe.training:
             return (
                 forward * (there.end_s / max(forward.sum(), 1e-12)),
@@ -210,10 +229,10 @@ class _Step:
                 float(gather.sum()),
             )
         back = gathered_pass(
-            backward[::-1].tolist(),
+            (backward + np.where(kept, 0.0, packed) + copied)[::-1].tolist(),
             again.tolist(),
             scatter[::-1].tolist(),
-            **settings,  # type: ignore[arg-type]
+            **settings,
         )
         busy = float(gather.sum() + again.sum() + scatter.sum())
         return (
@@ -280,6 +299,19 @@ class _Step:
         itemsize = np.maximum(itemsize, 2) if self.recipe.precision == "fp8" else itemsize
         return self.units.parameter_sums(parameters.numel * itemsize)
 
+    def _gathered_bytes(self) -> tuple[Floats, Bools]:
+        """Bytes gathered before each unit, and which units are not given up after forward.
+
+        What lies outside the blocks is one group: gathered first, kept, and reduced last.
+        """
+        nbytes = self._unit_parameter_bytes()
+        root = np.zeros(len(nbytes), dtype=np.bool_)
+        root[[0, -1]] = True
+        if self.layout.pp == 1:
+            nbytes[0] += nbytes[-1]
+            nbytes[-1] = 0.0
+        return nbytes, root
+
     def _gradient_exchange(self, on_rank: Bools, total_s: Floats) -> Overlap:
         """Averaging gradients beside the last backward pass of one rank."""
         recipe = self.recipe
@@ -304,18 +336,25 @@ class _Step:
             itemsize = recipe.parameter_itemsize
             nbytes = nbytes * 4 / itemsize
         experts = self._expert_share(nbytes.sum())
-        filled = np.cumsum(nbytes) - nbytes
-        bucket = np.where(
-            filled < _FIRST_BUCKET_BYTES, 0, 1 + (filled // (recipe.bucket_mb * _MIB)).astype(int)
-        )
-        _, number = np.unique(bucket, return_inverse=True)
+        number = _buckets(nbytes, recipe.bucket_mb * _MIB)
         sizes = np.bincount(number, weights=nbytes).astype(np.float64)
         ready = np.zeros(len(sizes))
         np.maximum.at(ready, number, clock[at])
         seconds = self._exchange_s(sizes * (1 - experts), "dp")
         if experts and self.layout.replicas > self.layout.ep:
             seconds = seconds + self._exchange_s(sizes * experts, "experts")
-        return bucketed_backward(backward_s, ready, seconds, overlap=recipe.overlap)
+        copied = np.cumsum(sizes) / self.copy_bytes_per_s
+        played = bucketed_backward(
+            backward_s + copied[-1],
+            ready + copied,
+            seconds,
+            overlap=recipe.overlap,
+            contention=self.contention,
+        )
+        # Into the buckets on the way, and out of them once the last one is back.
+        return dataclasses.replace(
+            played, end_s=played.end_s + copied[-1], compute_s=played.compute_s - copied[-1]
+        )
 
     def _exchange_s(self, nbytes: Floats, axis: str) -> Floats:
         if self.recipe.zero:
@@ -418,7 +457,7 @@ class _Step:
             messages.axis, messages.collective, messages.nbytes, strict=True
         ):
             size = {"tp": layout.tp, "cp": layout.cp, "ep": layout.ep}[axis]
-            add(axis, axis, self.micro * bus_bytes(collective, nbytes, size) / layout.pp)
+            add(axis, axis, self.micro * self._sent(collective, nbytes, size) / layout.pp)
         if recipe.training and layout.replicas > 1:
             self._add_gradient_traffic(add)
         if layout.pp > 1:
@@ -442,10 +481,12 @@ class _Step:
         if recipe.fp32_gradients:
             gradient *= 4 / recipe.parameter_itemsize
         if recipe.zero == 3:
-            whole = float(self._unit_parameter_bytes().sum()) / layout.pp
-            gathers = 2 if recipe.reshard else 1
-            ring = bus_bytes(Collective.ALL_GATHER, whole, layout.shard)
-            add("dp", "shard", self.micro * (gathers + 1) * ring)
+            nbytes, root = self._gathered_bytes()
+            whole = float(nbytes.sum()) / layout.pp
+            again = float(nbytes[~root].sum()) / layout.pp if recipe.reshard else 0.0
+            ring = self._sent(Collective.ALL_GATHER, whole + again, layout.shard)
+            ring += self._sent(Collective.REDUCE_SCATTER, whole, layout.shard)
+            add("dp", "shard", self.micro * ring)
             copies = layout.replicas // layout.shard
             add(
                 "dp",
@@ -453,10 +494,22 @@ class _Step:
                 self.micro * bus_bytes(Collective.ALL_REDUCE, whole / layout.shard, copies),
             )
         elif recipe.zero:
-            add("dp", "shard", bus_bytes(Collective.REDUCE_SCATTER, gradient, layout.shard))
+            add("dp", "shard", self._sent(Collective.REDUCE_SCATTER, gradient, layout.shard))
             whole = float((parameters.numel * itemsize).sum()) / layout.pp
-            add("dp", "shard", bus_bytes(Collective.ALL_GATHER, whole, layout.shard))
+            add("dp", "shard", self._sent(Collective.ALL_GATHER, whole, layout.shard))
             copies = layout.replicas // layout.shard
             add("dp", "copies", bus_bytes(Collective.ALL_REDUCE, gradient / layout.shard, copies))
         else:
             add("dp", "dp", bus_bytes(Collective.ALL_REDUCE, gradient, layout.replicas))
+
+
+def _buckets(nbytes: Floats, cap_bytes: float) -> Ints:
+    """Bucket of each gradient in order: closed when full, a small one first so that it is soon."""
+    number = np.zeros(len(nbytes), dtype=np.int64)
+    current, filled, limit = 0, 0.0, min(_FIRST_BUCKET_BYTES, cap_bytes)
+    for i, size in enumerate(nbytes.tolist()):
+        if filled >= limit:
+            current, filled, limit = current + 1, 0.0, cap_bytes
+        number[i] = current
+        filled += size
+    return number

@@ -1,7 +1,7 @@
 """Compute and communication side by side: when exchanges hide behind compute and when they do not.
 
 One compute stream and one communication stream, both in order. While both are busy, compute is
-slowed by `contention`: collectives take multiprocessors and memory bandwidth.
+slowed by `contention`: collectives take multiprocessors and memory bandwidth (on a CPU, cores).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from foretell.graph.graph import Floats
 
 CONTENTION = 0.06
-"""Share by which compute is slower while a collective runs beside it."""
+"""Usual on GPUs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,13 +31,13 @@ class Overlap:
 
     end_s: float
     compute_s: float
-    """Busy time of the compute stream, slowed by contention."""
+    """What the compute stream would take alone."""
     communication_s: float
     spans: tuple[Span, ...] = ()
 
     @property
     def exposed_s(self) -> float:
-        """Time added by communication."""
+        """Time added by communication: waiting for it, and computing slower beside it."""
         return max(0.0, self.end_s - self.compute_s)
 
 
@@ -48,6 +48,7 @@ def gathered_pass(
     *,
     prefetch: int,
     overlap: bool,
+    contention: float = CONTENTION,
     names: Sequence[str] = (),
 ) -> Overlap:
     """A pass over units that gathers each unit's parameters first and may reduce gradients after.
@@ -56,7 +57,7 @@ def gathered_pass(
     gradients when its compute is done.
     """
     starts: list[float] = []
-    link_s = compute_end = busy_s = link_busy_s = 0.0
+    link_s = compute_end = link_busy_s = 0.0
     pending: list[tuple[float, float, str]] = []
     spans: list[Span] = []
     count = len(compute_s)
@@ -87,10 +88,9 @@ def gathered_pass(
         if not overlap:
             start = max(start, link_s)
         beside = max(0.0, min(link_s, start + compute_s[unit]) - start)
-        length = compute_s[unit] + CONTENTION * beside
+        length = compute_s[unit] + contention * beside
         starts.append(start)
         compute_end = start + length
-        busy_s += length
         spans.append(Span(stream="compute", name=label(unit), start_s=start, end_s=compute_end))
         if scatter_s[unit]:
             pending.append((compute_end, scatter_s[unit], f"reduce {label(unit)}"))
@@ -98,31 +98,49 @@ def gathered_pass(
         run_link(at_s, length_s, name)
     return Overlap(
         end_s=max(compute_end, link_s),
-        compute_s=busy_s,
+        compute_s=sum(compute_s),
         communication_s=link_busy_s,
         spans=tuple(spans),
     )
 
 
 def bucketed_backward(
-    backward_s: float, ready_s: Floats, bucket_s: Floats, *, overlap: bool
+    backward_s: float,
+    ready_s: Floats,
+    bucket_s: Floats,
+    *,
+    overlap: bool,
+    contention: float = CONTENTION,
 ) -> Overlap:
-    """A backward pass with buckets of gradients exchanged as each becomes complete."""
+    """A backward pass with buckets of gradients exchanged as each becomes complete.
+
+    `ready_s` is when each bucket would be complete if nothing slowed compute.
+    """
     total = float(bucket_s.sum())
     if not overlap or not len(bucket_s):
         return Overlap(end_s=backward_s + total, compute_s=backward_s, communication_s=total)
-    link_s = hidden = 0.0
+    clock_s = done_s = link_s = 0.0
     spans = []
+
+    def compute_until(work_s: float) -> None:
+        """Advance to where so much of the backward pass is done."""
+        nonlocal clock_s, done_s
+        rest = work_s - done_s
+        slowly = min(rest, max(0.0, link_s - clock_s) / (1 + contention))
+        clock_s += slowly * (1 + contention) + (rest - slowly)
+        done_s = work_s
+
     for number, (at_s, length_s) in enumerate(zip(ready_s, bucket_s, strict=True)):
-        start = max(link_s, float(at_s))
+        compute_until(max(done_s, float(at_s)))
+        start = max(link_s, clock_s)
         link_s = start + float(length_s)
-        hidden += max(0.0, min(link_s, backward_s) - start)
         spans.append(
             Span(stream="communication", name=f"bucket {number}", start_s=start, end_s=link_s)
         )
-    slowed = backward_s + CONTENTION * hidden
-    # Slower compute delays what was not ready; the last bucket leaves at the end of compute.
-    late = max(link_s, slowed + float(bucket_s[-1]))
+    compute_until(max(done_s, backward_s))
     return Overlap(
-        end_s=max(late, slowed), compute_s=slowed, communication_s=total, spans=tuple(spans)
+        end_s=max(link_s, clock_s),
+        compute_s=backward_s,
+        communication_s=total,
+        spans=tuple(spans),
     )

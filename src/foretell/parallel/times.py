@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from foretell.graph.graph import Floats
+from foretell.parallel.streams import CONTENTION
 
 _SHARPNESS = 4
 
@@ -18,6 +20,11 @@ class OpTimes:
     """Time to launch it; a step is no faster than all of its launches."""
     message_host_s: float = 2e-5
     """Time to launch a collective."""
+    contention: float = CONTENTION
+    """Share by which compute is slower while a collective runs beside it."""
+    copy_bytes_per_s: float = math.inf
+    """Rate of copies between tensors and the buffers they are exchanged in; infinite where they
+    share memory."""
     exchange_factor: float = 1.0
     """By how much collectives in a running step take longer than alone."""
     network_factor: float = 1.0
