@@ -66,9 +66,7 @@ MODELS = (
         strategies=STRATEGIES,
     ),
     Model(name="t5", reference="benchmarks.gloo_models:t5", batch=4, strategies=("ddp", "fsdp")),
-    Model(
-        name="mlp", reference="benchmarks.gloo_models:mlp", batch=256, strategies=("ddp", "tp")
-    ),
+    Model(name="mlp", reference="benchmarks.gloo_models:mlp", batch=256, strategies=("ddp", "tp")),
     Model(name="lstm", reference="benchmarks.gloo_models:lstm", batch=16, strategies=("ddp",)),
     Model(name="dlrm", reference="benchmarks.gloo_models:dlrm", batch=512, strategies=("ddp",)),
 )

@@ -55,9 +55,7 @@ class Plan:
         placed = place(self.workload, network.cluster)
         whole = Workload(self.workload.graph, self.workload.recipe)
         roofline = AnalyticPredictor.shipped()
-        alone, mine = (
-            roofline.op_times(w, DEVICE).device_s for w in (whole, placed.local)
-        )
+        alone, mine = (roofline.op_times(w, DEVICE).device_s for w in (whole, placed.local))
         phase = whole.step.op_phase
         factor = np.ones(len(phase))
         for number, seconds in zip(_PHASES, local_s, strict=True):
@@ -81,7 +79,7 @@ def _recipe(model: Model, strategy: str) -> Recipe:
         "fsdp": {"zero": 3},
         "gpipe": {**piped, "schedule": "gpipe"},
         "1f1b": {**piped, "schedule": "1f1b"},
-        "tp": {"tp": 2},
+        "tp": {"tp": 2, "tp_joint": False},
     }
     return dataclasses.replace(plain, **options[strategy])
 

@@ -143,7 +143,13 @@ class _Step:
         stage_of_unit = self.placed.stage_of_unit
         forward, backward, gathers = self._with_gathers(forward, backward)
         stages = self._stage_times(stage_of_unit, forward, backward, weights)
-        pipeline = run_schedule(recipe.schedule, stages, layout.pp, self.micro)
+        pipeline = run_schedule(
+            recipe.schedule,
+            stages,
+            layout.pp,
+            self.micro,
+            asked_for=self.device.vendor == "cpu",
+        )
         tails = [
             self._gradient_exchange(stage_of_unit % layout.pp == rank, total_s)
             for rank in range(layout.pp)
@@ -199,7 +205,9 @@ class _Step:
         nothing = np.zeros(len(nbytes))
         copied = nbytes / self.copy_bytes_per_s
         packed = copied * (1 + 1 / self.layout.shard)  # the own shard in, everything out
-        there = gathered_pass((forward + packed).tolist(), gather.tolist(), nothing.tolist(), **settings)
+        there = gathered_pass(
+            (forward + packed).tolist(), gather.tolist(), nothing.tolist(), **settings
+        )
         kept = root if self.recipe.reshard else np.ones_like(root)
         again = np.where(kept, 0.0, gather)[::-1]
         if not self.recipe.training:
