@@ -79,7 +79,7 @@ def _recipe(model: Model, strategy: str) -> Recipe:
         "fsdp": {"zero": 3},
         "gpipe": {**piped, "schedule": "gpipe"},
         "1f1b": {**piped, "schedule": "1f1b"},
-        "tp": {"tp": 2},
+        "tp": {"tp": 2, "tp_joint": False},
     }
     return dataclasses.replace(plain, **options[strategy])
 

@@ -218,6 +218,13 @@ def predict(
             rich_help_panel=_SPREAD,
         ),
     ] = None,
+    tp_joint: Annotated[
+        bool,
+        typer.Option(
+            help="Layers that read one activation exchange its gradient once.",
+            rich_help_panel=_SPREAD,
+        ),
+    ] = True,
     epochs: Annotated[
         Optional[float],
         typer.Option(parser=a_number, help="Passes over the data.", rich_help_panel=_LENGTH),

@@ -93,18 +93,19 @@ def _state_share(placed: Placed, mine: Bools) -> float | Floats:
 
 
 def _gathered(placed: Placed, mine: Bools) -> float:
-    """The unit at work and those fetched ahead, with the gradients of one."""
+    """What is kept, the block at work and those fetched ahead, with the gradients of one unit."""
     recipe = placed.whole.recipe
     parameters = placed.local.graph.parameters
     itemsize = np.minimum(itemsize_of(parameters.dtype), max(2, recipe.compute_dtype.itemsize))
-    sizes = placed.units.parameter_sums(parameters.numel * itemsize)[mine]
-    largest = float(sizes.max(initial=0.0))
+    sizes = np.where(mine, placed.units.parameter_sums(parameters.numel * itemsize), 0.0)
+    root = float(sizes[0] + sizes[-1])
+    largest = max(root, float(sizes.max(initial=0.0)))
     gradients = largest if recipe.training else 0.0
     if recipe.zero == 2:
         return gradients
     ahead = 1 + (recipe.prefetch if recipe.overlap else 0)
-    inner = np.sort(sizes)[::-1][:ahead]
-    return float(inner.sum()) + gradients
+    blocks = np.sort(sizes[1:-1])[::-1][:ahead]
+    return root + float(blocks.sum()) + gradients
 
 
 def _buffers(placed: Placed, mine: Bools) -> float:

@@ -73,7 +73,7 @@ def _tensor_messages(rows: _Rows, graph: Graph, plan: TensorPlan, shares: Shares
         rows.add(op, summed, nbytes, "tp")
         if shares.sp and op in gradient_of:
             rows.add(gradient_of[op] - 1, Collective.ALL_GATHER, nbytes, "tp")
-    for source, columns in plan.entries.items():
+    for source, columns in _entries(plan, shares):
         nbytes = whole_in[columns[0]] / shares.cp
         if shares.sp:
             rows.add(max(source, columns[0] - 1), Collective.ALL_GATHER, nbytes, "tp")
@@ -86,6 +86,13 @@ def _tensor_messages(rows: _Rows, graph: Graph, plan: TensorPlan, shares: Shares
         tokens = _rows_of(graph, op) / shares.cp
         for _ in range(_LOSS_SUMS):
             rows.add(op, Collective.ALL_REDUCE, 4 * tokens, "tp")
+
+
+def _entries(plan: TensorPlan, shares: Shares) -> list[tuple[int, tuple[int, ...]]]:
+    """Producers of whole activations and the column-split layers that share an exchange of it."""
+    if shares.joint:
+        return list(plan.entries.items())
+    return [(source, (op,)) for source, ops in plan.entries.items() for op in ops]
 
 
 def _ring_messages(rows: _Rows, graph: Graph, shares: Shares) -> None:

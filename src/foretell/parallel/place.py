@@ -76,7 +76,7 @@ def place(workload: Workload, cluster: Cluster) -> Placed:
     """Resolve a workload's parallelism on a cluster; refuses what no framework runs."""
     recipe = workload.recipe
     layout = recipe.layout(cluster.total_devices)
-    shares = Shares(tp=layout.tp, sp=recipe.sp, cp=layout.cp, ep=layout.ep)
+    shares = Shares(tp=layout.tp, sp=recipe.sp, cp=layout.cp, ep=layout.ep, joint=recipe.tp_joint)
     _check(workload, shares)
     plan, sharded = _sharded(workload.graph, shares, recipe.tp_modules)
     return Placed(

@@ -12,6 +12,8 @@ FORWARD, BACKWARD, WEIGHTS = "F", "B", "W"
 _NEVER = float("inf")
 Task = tuple[str, int, int]
 """(what, chunk of this rank, microbatch)"""
+_Transfer = tuple[str, int, int]
+"""(what it is needed for, by which stage, microbatch)"""
 
 # One batched call sends one way and receives the other, and compute waits for all of it.
 _WAITS_WHEN_TURNING = ("gpipe", "1f1b")
@@ -66,8 +68,19 @@ class Pipelined:
         return max(self.end_s)
 
 
-def run_schedule(schedule: str, stages: Sequence[StageTimes], pp: int, micro: int) -> Pipelined:
-    """Simulate `micro` microbatches through len(stages) chunks on `pp` ranks."""
+def run_schedule(
+    schedule: str,
+    stages: Sequence[StageTimes],
+    pp: int,
+    micro: int,
+    *,
+    asked_for: bool = False,
+) -> Pipelined:
+    """Simulate `micro` microbatches through len(stages) chunks on `pp` ranks.
+
+    `asked_for`: transfers begin when their receiver waits, as gloo's do. On GPUs hosts run ahead
+    and ask early.
+    """
     virtual = len(stages) // pp
     if virtual > 1 and micro % pp:
         raise InputError(
@@ -77,7 +90,7 @@ def run_schedule(schedule: str, stages: Sequence[StageTimes], pp: int, micro: in
     few = _ROUNDS * pp
     if few < micro:
         fewer = few - (pp if virtual > 1 else 1)
-        longer, shorter = (_simulate(schedule, stages, pp, n) for n in (few, fewer))
+        longer, shorter = (_simulate(schedule, stages, pp, n, asked_for) for n in (few, fewer))
         period = (longer.length_s - shorter.length_s) / (few - fewer)
         rest = micro - few
         work = [
@@ -89,7 +102,7 @@ def run_schedule(schedule: str, stages: Sequence[StageTimes], pp: int, micro: in
             busy_s=tuple(b + rest * w for b, w in zip(longer.busy_s, work, strict=True)),
             spans=longer.spans,
         )
-    return _simulate(schedule, stages, pp, micro)
+    return _simulate(schedule, stages, pp, micro, asked_for)
 
 
 def task_order(schedule: str, rank: int, pp: int, virtual: int, micro: int) -> list[Task]:
@@ -151,16 +164,56 @@ def _with_weights(order: list[Task], rank: int, micro: int) -> list[Task]:
     return result
 
 
-def _simulate(schedule: str, stages: Sequence[StageTimes], pp: int, micro: int) -> Pipelined:
+class _Links:
+    """Activations and gradients on their way, one after another on each link.
+
+    Asked for: a transfer begins no earlier than its receiver waits for it.
+    """
+
+    def __init__(self, stages: Sequence[StageTimes], asked_for: bool) -> None:
+        self.stages, self.asked_for = stages, asked_for
+        self.offered: dict[_Transfer, float] = {}
+        self.asked: dict[_Transfer, float] = {}
+        self.arrived: dict[_Transfer, float] = {}
+        self.free_s: dict[tuple[str, int], float] = {}
+
+    def offer(self, transfer: _Transfer, at_s: float) -> None:
+        self.offered[transfer] = at_s
+        self._begin(transfer)
+
+    def ask(self, transfer: _Transfer, at_s: float) -> None:
+        if self.asked_for and transfer not in self.asked:
+            self.asked[transfer] = at_s
+            self._begin(transfer)
+
+    def arrival_s(self, transfer: _Transfer) -> float:
+        """When it is there; never, as long as nobody has sent it."""
+        what, to, _ = transfer
+        if what == WEIGHTS or (what == FORWARD and to == 0):
+            return 0.0
+        return self.arrived.get(transfer, _NEVER)
+
+    def _begin(self, transfer: _Transfer) -> None:
+        if transfer not in self.offered or (self.asked_for and transfer not in self.asked):
+            return
+        what, to, _ = transfer
+        send_s = self.stages[to - 1 if what == FORWARD else to].send_s
+        start = max(
+            self.offered[transfer], self.asked.get(transfer, 0.0), self.free_s.get((what, to), 0.0)
+        )
+        self.arrived[transfer] = self.free_s[what, to] = start + send_s
+
+
+def _simulate(
+    schedule: str, stages: Sequence[StageTimes], pp: int, micro: int, asked_for: bool
+) -> Pipelined:
     virtual = len(stages) // pp
     orders = [task_order(schedule, rank, pp, virtual, micro) for rank in range(pp)]
-    arrived: list[list[float]] = [[_NEVER] * micro for _ in stages]
-    gradient_arrived: list[list[float]] = [[_NEVER] * micro for _ in stages]
-    arrived[0] = [0.0] * micro
-    sent = {(what, s): 0.0 for what in (FORWARD, BACKWARD) for s in range(len(stages))}
+    links = _Links(stages, asked_for)
     split = schedule == "zero-bubble"
     turning = schedule in _WAITS_WHEN_TURNING
     clock, busy, position = [0.0] * pp, [0.0] * pp, [0] * pp
+    unsent: list[_Transfer | None] = [None] * pp
     spans: list[TaskSpan] = []
     waiting = list(range(pp))
     last = len(stages) - 1
@@ -171,33 +224,35 @@ def _simulate(schedule: str, stages: Sequence[StageTimes], pp: int, micro: int) 
             while at < len(order):
                 what, chunk, k = order[at]
                 stage = chunk * pp + rank
-                times = stages[stage]
-                if what == FORWARD:
-                    length, ready = times.forward_s, arrived[stage][k]
-                elif what == BACKWARD:
-                    length = times.backward_s - (times.weights_s if split else 0.0)
-                    ready = gradient_arrived[stage][k]
-                else:
-                    length, ready = times.weights_s, 0.0
-                if ready == _NEVER:
+                links.ask((what, stage, k), clock[rank])
+                start = max(clock[rank], links.arrival_s((what, stage, k)))
+                held = unsent[rank]
+                if held is not None:
+                    start = max(start, links.arrival_s(held))
+                if start == _NEVER:
                     break
-                start = max(clock[rank], ready)
-                end = clock[rank] = start + length
-                busy[rank] += length
-                if what != WEIGHTS:
-                    to = stage + 1 if what == FORWARD else stage - 1
-                    if 0 <= to <= last:
-                        send_s = times.send_s if what == FORWARD else stages[to].send_s
-                        done = sent[what, stage] = max(end, sent[what, stage]) + send_s
-                        (arrived if what == FORWARD else gradient_arrived)[to][k] = done
-                        if turning and at + 1 < len(order) and order[at + 1][0] != what:
-                            clock[rank] = done
-                    elif what == FORWARD:
-                        gradient_arrived[stage][k] = end
-                spans.append(TaskSpan(rank, (what, chunk, k), start, end))
+                end = clock[rank] = start + _task_s(what, stages[stage], split)
+                busy[rank] += end - start
+                sent: _Transfer | None = None
+                if what == FORWARD and stage == last:
+                    links.arrived[BACKWARD, stage, k] = end
+                elif what != WEIGHTS and (what == FORWARD or stage > 0):
+                    sent = (what, stage + 1 if what == FORWARD else stage - 1, k)
+                    links.offer(sent, end)
                 at += 1
+                turns = turning and at < len(order) and order[at][0] != what
+                unsent[rank] = sent if turns else None
+                spans.append(TaskSpan(rank, (what, chunk, k), start, end))
             position[rank] = at
         waiting = [r for r in waiting if position[r] < len(orders[r])]
         if waiting and len(spans) == before:
             raise AssertionError(f"schedule {schedule} waits for itself")
     return Pipelined(end_s=tuple(clock), busy_s=tuple(busy), spans=tuple(spans))
+
+
+def _task_s(what: str, times: StageTimes, split: bool) -> float:
+    if what == FORWARD:
+        return times.forward_s
+    if what == WEIGHTS:
+        return times.weights_s
+    return times.backward_s - (times.weights_s if split else 0.0)

@@ -24,6 +24,8 @@ class Shares:
     """What tensor parallelism leaves whole is split along the sequence instead."""
     cp: int = 1
     ep: int = 1
+    joint: bool = True
+    """Column-split layers that read one activation exchange it once."""
 
     @property
     def trivial(self) -> bool:

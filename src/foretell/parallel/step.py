@@ -160,7 +160,13 @@ class _Step:
         stage_of_unit = self.placed.stage_of_unit
         forward, backward, gathers = self._with_gathers(forward, backward)
         stages = self._stage_times(stage_of_unit, forward, backward, weights)
-        pipeline = run_schedule(recipe.schedule, stages, layout.pp, self.micro)
+        pipeline = run_schedule(
+            recipe.schedule,
+            stages,
+            layout.pp,
+            self.micro,
+            asked_for=self.device.vendor == "cpu",
+        )
         tails = [
             self._gradient_exchange(stage_of_unit % layout.pp == rank, total_s)
             for rank in range(layout.pp)

@@ -43,6 +43,9 @@ class Parallelism:
     """By which share the slowest device is slower than the others."""
     tp_plan: str | None = None
     """module=column|row|whole, comma-separated; the rest is planned from the graph."""
+    tp_joint: bool = True
+    """Whether layers that read one activation exchange its gradient once, as in Megatron; plans
+    of single layers (DTensor's styles, Hugging Face) exchange it for each of them."""
 
     def __post_init__(self) -> None:
         for name in ("dp", "tp", "pp", "cp", "ep", "shard", "virtual_stages"):
@@ -70,6 +73,8 @@ class Parallelism:
             raise InputError("sp splits what tp leaves whole: give tp greater than 1 as well")
         if self.tp_plan and self.tp == 1:
             raise InputError("tp_plan says how tp splits modules: give tp greater than 1 as well")
+        if not self.tp_joint and self.tp == 1:
+            raise InputError("tp_joint says what tp exchanges: give tp greater than 1 as well")
         if self.virtual_stages > 1 and self.schedule != "interleaved":
             raise InputError(
                 f"virtual_stages={self.virtual_stages} goes with schedule=interleaved, not with "
