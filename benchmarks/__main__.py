@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 
-NAMES = ("speed", "capture", "memory_cpu", "memory_timm", "analytic", "collectives")
+NAMES = ("speed", "capture", "memory_cpu", "memory_timm", "analytic", "collectives", "gloo")
 
 
 def main() -> None:
