@@ -13,6 +13,8 @@ NAMES = (
     "memory_megatron",
     "analytic",
     "collectives",
+    "distributed",
+    "gloo",
 )
 
 

@@ -13,7 +13,7 @@ import csv
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ from benchmarks.gloo_network import Network, fit_network
 from benchmarks.gloo_predict import Plan
 from benchmarks.netns import HostPair, why_not
 
-RATES = {"unshaped": None, "1 Gbit/s": 1e9, "100 Mbit/s": 1e8}
+RATES: dict[str, float | None] = {"unshaped": None, "1 Gbit/s": 1e9, "100 Mbit/s": 1e8}
 _SIZES = (2**16, 2**18, 2**20, 2**22, 2**23)
+_LONGEST_S = 0.5
 _ENOUGH_S = 4.0
 _RESULTS = Path(__file__).parent / "results" / "gloo.csv"
 
@@ -54,16 +55,23 @@ class Row:
         return self.predicted_bytes / self.measured_bytes - 1
 
 
-def measure_network(workers: Workers, bits_per_s: float | None) -> Network:
+def measure_network(
+    workers: Workers, bits_per_s: float | None, most_bytes: int = 2**23, repeats: int = 7
+) -> Network:
     """Shape the link and see what it does."""
     workers.hosts.shape(bits_per_s)
-    sizes = [n for n in _SIZES if bits_per_s is None or n / (bits_per_s / 8) < 0.5]
-    answers = workers.ask("network", sizes=sizes, repeats=7)
+    at_once = most_bytes if bits_per_s is None else min(most_bytes, bits_per_s / 8 * _LONGEST_S)
+    sizes = [n for n in _SIZES if n <= at_once]
+    answers = workers.ask("network", sizes=sizes, repeats=repeats)
     return fit_network(answers, bits_per_s)
 
 
 def measure(
-    workers: Workers, plan: Plan, networks: dict[str, Network], rates: dict[str, float | None]
+    workers: Workers,
+    plan: Plan,
+    networks: Mapping[str, Network],
+    rates: Mapping[str, float | None],
+    most_repeats: int = 9,
 ) -> Iterator[Row]:
     """Both sides of one model and strategy at several rates."""
     workers.hosts.shape(None)
@@ -72,7 +80,7 @@ def measure(
     for rate, bits_per_s in rates.items():
         workers.hosts.shape(bits_per_s)
         guess = plan.predict(networks[rate], (0.1, 0.2, 0.02)).step_s
-        repeats = min(9, max(3, round(_ENOUGH_S / (guess + 0.4))))
+        repeats = min(most_repeats, max(3, round(_ENOUGH_S / (guess + 0.4))))
         answers = workers.ask("measure", repeats=repeats, warm=1)
         yield _row(plan, rate, networks[rate], answers)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -170,7 +171,8 @@ def _pipeline_step(
 def two_processes(rank: int, meeting_file: str) -> Iterator[None]:
     """A process group that meets in a file, so that nothing but training crosses the network."""
     init = f"file://{meeting_file}"
-    dist.init_process_group("gloo", init_method=init, rank=rank, world_size=2)
+    patience = datetime.timedelta(seconds=60)
+    dist.init_process_group("gloo", init_method=init, rank=rank, world_size=2, timeout=patience)
     try:
         yield
     finally:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.comm import Collective, bus_bytes
+from foretell.cluster import device
+from foretell.comm import Collective, bus_bytes, carried_as
 from foretell.errors import InputError
 
 sizes = st.integers(1, 4096)
@@ -47,3 +48,10 @@ def test_nonsense_is_refused() -> None:
         bus_bytes(Collective.ALL_REDUCE, -1, 2)
     with pytest.raises(InputError, match=r"nbytes=nan of broadcast must be 0 or more"):
         bus_bytes(Collective.BROADCAST, float("nan"), 2)
+
+
+def test_gloo_reduce_scatters_by_all_reducing() -> None:
+    assert carried_as(Collective.REDUCE_SCATTER, device("cpu")) is Collective.ALL_REDUCE
+    assert carried_as(Collective.ALL_GATHER, device("cpu")) is Collective.ALL_GATHER
+    for kind in Collective:
+        assert carried_as(kind, device("a100-80gb")) is kind

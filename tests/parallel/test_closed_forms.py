@@ -15,7 +15,9 @@ from foretell.cluster import Cluster, device, link, node_group, parse_cluster
 from foretell.errors import InputError
 from foretell.graph import Graph, Role, graph_of
 from foretell.parallel import OpTimes, place, run_step
+from foretell.parallel.exchange import buckets
 from foretell.parallel.schedule import StageTimes, moments, run_schedule
+from foretell.parallel.streams import bucketed_backward
 from foretell.predictors import Forecast, predictor
 from foretell.predictors.memory import MemoryUse, rank_memory
 from foretell.workload import Recipe, Workload
@@ -365,3 +367,73 @@ def test_what_the_loop_does_adds_to_every_step(gpt: Graph) -> None:
     run = run_step(placed, dataclasses.replace(usual, loop_s=0.5))
     assert run.step_s == pytest.approx(run_step(placed, usual).step_s + 0.5)
     assert sum(run.phase_s.values()) == pytest.approx(run.step_s)
+
+
+@settings(max_examples=20, deadline=None)
+@given(micro=st.integers(1, 12))
+def test_a_slow_link_passes_one_microbatch_at_a_time(micro: int) -> None:
+    slow = dataclasses.replace(EQUAL, send_s=10.0)
+    done = run_schedule("gpipe", [slow] * 2, 2, micro)
+    assert done.length_s == pytest.approx(20.0 * micro + 6.0)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+@pytest.mark.parametrize("pp", [2, 4])
+def test_transfers_that_wait_to_be_asked_for_cannot_hide(schedule: str, pp: int) -> None:
+    stages = [dataclasses.replace(EQUAL, send_s=0.5)] * pp
+    eager = run_schedule(schedule, stages, pp, 8).length_s
+    asked = run_schedule(schedule, stages, pp, 8, asked_for=True).length_s
+    assert eager < asked < eager + 2 * 0.5 * 8
+    instant = [dataclasses.replace(EQUAL, send_s=0.0)] * pp
+    assert run_schedule(schedule, instant, pp, 8, asked_for=True).length_s == pytest.approx(
+        run_schedule(schedule, instant, pp, 8).length_s
+    )
+
+
+def test_what_lies_outside_the_blocks_is_gathered_once(gpt: Graph) -> None:
+    parameters = gpt.parameters
+    numel = {"blocks": 0, "rest": 0}
+    for name, count in zip(parameters.name, parameters.numel, strict=True):
+        numel["blocks" if name.startswith("layers.") else "rest"] += int(count)
+    sent = forecast(gpt, "8xa100-80gb", zero=3).traffic_bytes_per_step.value
+    gathers_and_scatter = 3 * numel["blocks"] + 2 * numel["rest"]
+    assert sent == pytest.approx(7 / 8 * 2 * gathers_and_scatter)
+
+
+def test_layers_planned_one_by_one_exchange_more_gradients() -> None:
+    graph = graph_of(f"{GPT},gated", precision="bf16")
+    joint, single = (
+        place(
+            Workload(graph, Recipe(precision="bf16", batch=2, tp=2, tp_joint=together)),
+            parse_cluster("2xa100-80gb"),
+        )
+        for together in (True, False)
+    )
+    # gate and up of the eight blocks
+    assert len(single.messages) == len(joint.messages) + 8
+    with pytest.raises(InputError, match="tp_joint"):
+        Recipe(tp_joint=False)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 40 * 2**20), min_size=1, max_size=60),
+    cap=st.integers(2**20, 2**25),
+)
+def test_a_bucket_closes_once_it_is_full(sizes: list[int], cap: int) -> None:
+    number = buckets(np.array(sizes, dtype=np.float64), float(cap))
+    held = [
+        [s for s, n in zip(sizes, number, strict=True) if n == b] for b in range(number[-1] + 1)
+    ]
+    limits = [2**20] + [cap] * (len(held) - 1)
+    for bucket, limit in zip(held[:-1], limits, strict=False):
+        assert sum(bucket) >= limit > sum(bucket[:-1])
+    assert sum(held[-1][:-1]) < limits[-1]
+
+
+def test_compute_beside_an_exchange_is_slowed_and_counted() -> None:
+    ready, seconds = np.array([4.0, 10.0]), np.array([5.0, 1.0])
+    free = bucketed_backward(10.0, ready, seconds, overlap=True, contention=0.0)
+    slowed = bucketed_backward(10.0, ready, seconds, overlap=True, contention=1.0)
+    assert free.exposed_s == pytest.approx(1.0)
+    # half of the five seconds beside the first bucket are lost
+    assert slowed.exposed_s == pytest.approx(3.5)

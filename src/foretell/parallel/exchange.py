@@ -108,7 +108,7 @@ def gradient_exchange(work: Work, on_rank: Bools) -> Overlap:
         itemsize = recipe.parameter_itemsize
         nbytes = nbytes * 4 / itemsize
     experts = _expert_share(work, nbytes.sum())
-    number = _buckets(nbytes, recipe.bucket_mb * _MIB)
+    number = buckets(nbytes, recipe.bucket_mb * _MIB)
     sizes = np.bincount(number, weights=nbytes).astype(np.float64)
     ready = np.zeros(len(sizes))
     np.maximum.at(ready, number, clock[at])
@@ -149,7 +149,7 @@ def _expert_share(work: Work, total: float) -> float:
     return float(numel[expert_parameters(work.placed.whole.graph)].sum() / numel.sum())
 
 
-def _buckets(nbytes: Floats, cap_bytes: float) -> Ints:
+def buckets(nbytes: Floats, cap_bytes: float) -> Ints:
     """Bucket of each gradient in order: closed when full, a small one first so that it is soon."""
     number = np.zeros(len(nbytes), dtype=np.int64)
     current, filled, limit = 0, 0.0, min(_FIRST_BUCKET_BYTES, cap_bytes)

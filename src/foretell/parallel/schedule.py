@@ -167,7 +167,8 @@ def _with_weights(order: list[Task], rank: int, micro: int) -> list[Task]:
 class _Links:
     """Activations and gradients on their way, one after another on each link.
 
-    Asked for: a transfer begins no earlier than its receiver waits for it.
+    Asked for: a transfer begins no earlier than its receiver waits for it, and the request queues
+    behind what the receiver itself is sending the same way.
     """
 
     def __init__(self, stages: Sequence[StageTimes], asked_for: bool) -> None:
@@ -183,7 +184,9 @@ class _Links:
 
     def ask(self, transfer: _Transfer, at_s: float) -> None:
         if self.asked_for and transfer not in self.asked:
-            self.asked[transfer] = at_s
+            what, to, _ = transfer
+            back = (BACKWARD, to - 1) if what == FORWARD else (FORWARD, to + 1)
+            self.asked[transfer] = max(at_s, self.free_s.get(back, 0.0))
             self._begin(transfer)
 
     def arrival_s(self, transfer: _Transfer) -> float:
