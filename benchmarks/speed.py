@@ -42,9 +42,31 @@ def main() -> None:
     print(f"rescaling: {1e3 * _median(lambda i: graph.at(i + 2).kind_flops):.3f} ms")
     one = _median(lambda i: predictor().predict(Workload(graph, Recipe(batch=i + 1)), cluster))
     print(f"one prediction in process: {1e3 * one:.2f} ms")
+    for devices in (1_024, 10_240):
+        print(f"a step on {devices:,} devices: {1e3 * _distributed_s(devices):.1f} ms")
     with tempfile.TemporaryDirectory() as folder:
         rate = _cases_per_second(Path(folder), run_cases)
         print(f"cases over 50 graphs: {rate:.0f} a second")
+
+
+def _distributed_s(devices: int) -> float:
+    """One forecast of a Llama-3-70B step with tp=8 and pp=8, a new batch each time."""
+    from foretell.cluster import parse_cluster
+    from foretell.graph import graph_of
+    from foretell.predictors import predictor
+    from foretell.workload import Recipe, Workload
+
+    graph = graph_of("hf:meta-llama/Meta-Llama-3-70B", seq=4096, precision="bf16")
+    cluster = parse_cluster(f"{devices // 8}x8xh100-sxm")
+
+    def forecast(i: int) -> object:
+        batch = 1 + i
+        plan = {"tp": 8, "pp": 8, "zero": 1, "global_batch": batch * devices // 64 * 64}
+        recipe = Recipe(precision="bf16", batch=batch, **plan)  # type: ignore[arg-type]
+        return predictor().predict(Workload(graph, recipe), cluster)
+
+    forecast(1000)
+    return _median(forecast, repeats=10)
 
 
 def _cases_per_second(folder: Path, run: Callable[[Path, Path], object]) -> float:
