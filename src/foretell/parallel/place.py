@@ -45,21 +45,10 @@ class Placed:
         """Forward passes per optimizer step."""
         return self.whole.recipe.accumulation(self.layout.dp)
 
-    @functools.cached_property
+    @property
     def groups(self) -> dict[str, Group]:
         """The ranks that talk to each other, by axis."""
-        layout, cluster = self.layout, self.cluster
-        copies = layout.replicas // layout.shard
-        shared = layout.replicas // layout.ep
-        return {
-            "tp": group_on(cluster, layout.tp),
-            "cp": group_on(cluster, layout.cp, layout.tp),
-            "ep": group_on(cluster, layout.ep, layout.tp),
-            "dp": group_on(cluster, layout.replicas, layout.tp),
-            "shard": group_on(cluster, layout.shard, layout.tp),
-            "copies": group_on(cluster, copies, layout.tp * layout.shard),
-            "experts": group_on(cluster, shared, layout.tp * layout.ep),
-        }
+        return _groups(self.cluster, self.layout)
 
     def pair(self, left: int, right: int) -> Group:
         """Two ranks that send to each other."""
@@ -70,6 +59,21 @@ class Placed:
         return dataclasses.replace(
             found, per_node=1, sharing=gpus, oversubscription=self.cluster.oversubscription
         )
+
+
+@functools.lru_cache(maxsize=256)
+def _groups(cluster: Cluster, layout: Layout) -> dict[str, Group]:
+    copies = layout.replicas // layout.shard
+    shared = layout.replicas // layout.ep
+    return {
+        "tp": group_on(cluster, layout.tp),
+        "cp": group_on(cluster, layout.cp, layout.tp),
+        "ep": group_on(cluster, layout.ep, layout.tp),
+        "dp": group_on(cluster, layout.replicas, layout.tp),
+        "shard": group_on(cluster, layout.shard, layout.tp),
+        "copies": group_on(cluster, copies, layout.tp * layout.shard),
+        "experts": group_on(cluster, shared, layout.tp * layout.ep),
+    }
 
 
 def place(workload: Workload, cluster: Cluster) -> Placed:

@@ -71,12 +71,12 @@ def assemble(placed: Placed, run: StepRun, trust: Trust, predictor: str) -> Fore
     memory = max(by_rank, key=lambda m: m.total_bytes)
     total = _total_time(workload, step_time, layout.dp)
     compute = _compute_breakdown(placed, run)
-    ideal_s = micro * _ideal_s(workload, device) / (layout.world // layout.dp)
+    shares = _utilisation(placed, run, device)
     return Forecast(
         step_time_s=step_time,
         memory_bytes=MEMORY_SPREAD.around(memory.total_bytes),
         throughput_per_s=step_time.inverse(recipe.batch * layout.dp * micro),
-        utilisation=step_time.inverse(ideal_s).at_most(1.0),
+        utilisation=step_time.inverse(shares["mfu"] * run.step_s).at_most(1.0),
         traffic_bytes_per_step=Quantity(*[sum(run.sent_bytes.values())] * 3),
         total_time_s=total,
         cost_usd=_cost(total, cluster),
@@ -92,7 +92,7 @@ def assemble(placed: Placed, run: StepRun, trust: Trust, predictor: str) -> Fore
             "phase": run.phase_s,
             **compute,
             "memory": {**memory.by_holder(), "allocated_peak": memory.allocated_bytes},
-            "utilisation": _utilisation(placed, run, device),
+            "utilisation": shares,
             **_distributed_breakdown(run, by_rank),
         },
         subject={**_subject(placed), "limited_by": _limited_by(run, compute["class"])},
