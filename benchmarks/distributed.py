@@ -68,7 +68,8 @@ def held_out(cases: list[Priced], seed: int = 0) -> np.ndarray:
 def best_fit(known: list[Priced], seed: int) -> np.ndarray:
     """The better of two starts: a fast host and a slow one."""
     chosen = random.Random(seed).sample(known, min(len(known), _MOST_FITTED))
-    free = KNOBS if len({c.key for c in chosen}) >= 2 * len(KNOBS) else ("compute", "exchange")
+    many = len({c.key for c in chosen}) >= 2 * len(KNOBS)
+    free = KNOBS if many else ("compute", "memory", "dispatch", "exchange")
     slow_host = np.log([_START.get(name, 1.0) for name in KNOBS])
     starts = [np.zeros(len(KNOBS)), slow_host]
     fits = [fit_knobs(chosen, free, start=start, rounds=12) for start in starts]

@@ -23,6 +23,7 @@ from benchmarks.gloo_models import MODELS, PIPELINES, Model
 from benchmarks.gloo_network import Network, fit_network
 from benchmarks.gloo_predict import Plan
 from benchmarks.netns import HostPair, why_not
+from foretell.parallel.schedule import Pipelined
 
 RATES: dict[str, float | None] = {"unshaped": None, "1 Gbit/s": 1e9, "100 Mbit/s": 1e8}
 _SIZES = (2**16, 2**18, 2**20, 2**22, 2**23)
@@ -86,8 +87,14 @@ def measure(
 
 
 def _row(plan: Plan, rate: str, network: Network, answers: Sequence[dict[str, Any]]) -> Row:
-    phases = _phases(plan, answers)
-    run = plan.predict(network, phases)
+    both, solo, wrapped = (_phases(answers, n) for n in ("local_s", "solo_s", "wrapped_s"))
+    dispatch = [max(0.0, w - b) for w, b in zip(wrapped, both, strict=True)]
+    phases = both
+    run = plan.predict(network, phases, dispatch)
+    for _ in range(3 if plan.strategy in PIPELINES else 0):
+        rest = _rest(run.pipeline)
+        phases = [(1 - rest) * b + rest * s for b, s in zip(both, solo, strict=True)]
+        run = plan.predict(network, phases, dispatch)
     steps = [max(pair) for pair in zip(*(a["step_s"] for a in answers), strict=True)]
     return Row(
         model=plan.model.name,
@@ -102,24 +109,24 @@ def _row(plan: Plan, rate: str, network: Network, answers: Sequence[dict[str, An
     )
 
 
-def _phases(plan: Plan, answers: Sequence[dict[str, Any]]) -> list[float]:
-    """Seconds of forward, backward and optimizer with as much company as the strategy gives.
-
-    Two processes on one machine slow each other down, and other work on it more so. Of the
-    microbatches of a pipeline stage, one finds the other stage at rest.
-    """
-    both, solo = (
-        [statistics.median(column) for column in zip(*_slower(answers, name), strict=True)]
-        for name in ("local_s", "solo_s")
-    )
-    rest = 1 / plan.model.microbatches if plan.strategy in PIPELINES else 0.0
-    return [(1 - rest) * b + rest * s for b, s in zip(both, solo, strict=True)]
-
-
-def _slower(answers: Sequence[dict[str, Any]], name: str) -> list[list[float]]:
-    """The phases of the slower process of each local step: training waits for it."""
+def _phases(answers: Sequence[dict[str, Any]], name: str) -> list[float]:
+    """Seconds of forward, backward and optimizer of the slower process: training waits for it."""
     pairs = zip(*(a[name] for a in answers), strict=True)
-    return [max(pair, key=sum) for pair in pairs]
+    slower = [max(pair, key=sum) for pair in pairs]
+    return [statistics.median(column) for column in zip(*slower, strict=True)]
+
+
+def _rest(pipeline: Pipelined) -> float:
+    """Share of its work that a stage does while the other one waits.
+
+    Two processes on one machine slow each other down, and other work on it more so: the more
+    they wait, the faster they compute.
+    """
+    first, second = ([s for s in pipeline.spans if s.rank == rank] for rank in range(2))
+    beside = sum(
+        max(0.0, min(a.end_s, b.end_s) - max(a.start_s, b.start_s)) for a in first for b in second
+    )
+    return 1 - 2 * beside / sum(pipeline.busy_s)
 
 
 def summary(name: str, errors: Sequence[float]) -> str:

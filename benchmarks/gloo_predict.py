@@ -50,8 +50,13 @@ class Plan:
             "first_of_second": graph.meta["blocks"][second] if piped else "",
         }
 
-    def predict(self, network: Network, local_s: Sequence[float]) -> StepRun:
-        """The step, from seconds of forward, backward and optimizer of the whole model alone."""
+    def predict(
+        self, network: Network, local_s: Sequence[float], dispatch_s: Sequence[float] = (0, 0, 0)
+    ) -> StepRun:
+        """The step, from seconds of forward, backward and optimizer of the whole model alone.
+
+        `dispatch_s` is what the strategy's classes add to each of them, however it is split.
+        """
         placed = place(self.workload, network.cluster)
         whole = Workload(self.workload.graph, self.workload.recipe)
         roofline = AnalyticPredictor.shipped()
@@ -61,8 +66,12 @@ class Plan:
         for number, seconds in zip(_PHASES, local_s, strict=True):
             ops = phase == number
             factor[ops] = seconds / alone[ops].sum() if ops.any() else 1.0
+        mine = mine * factor
+        for number, seconds in zip(_PHASES, dispatch_s, strict=True):
+            ops = phase == number
+            mine[ops] += seconds / max(1, ops.sum())
         times = OpTimes(
-            device_s=mine * factor,
+            device_s=mine,
             host_s=np.zeros(len(mine)),
             message_host_s=0.0,
             contention=network.core_share,

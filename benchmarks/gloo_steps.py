@@ -35,17 +35,28 @@ _HEADS = ("heads", "kv_heads", "num_heads")
 Step = Callable[[], None]
 
 
-def local_step(model: Model) -> Callable[[], tuple[float, float, float]]:
-    """A step of the whole model alone; gives seconds of forward, backward and optimizer."""
+def local_step(
+    model: Model, splits: Mapping[str, str] | None = None
+) -> Callable[[], tuple[float, float, float]]:
+    """A step of the whole model alone; gives seconds of forward, backward and optimizer.
+
+    With `splits`, by DTensor on a mesh of this process only, to see what its dispatch costs.
+    """
     subject, module = real_module(model)
     args, loss = real_inputs(subject, model.batch), subject.loss or default_loss
+    around: Callable[[], Any] = contextlib.nullcontext
+    if splits:
+        meshes = DeviceMesh("cpu", [[0], [1]], mesh_dim_names=("hosts", "alone"))
+        _split(module, splits, meshes["alone"])
+        around = loss_parallel
     optimizer = _optimizer(module)
 
     def step() -> tuple[float, float, float]:
         clock = [time.perf_counter()]
-        value = loss(module(*args))
-        clock.append(time.perf_counter())
-        value.backward()
+        with around():
+            value = loss(module(*args))
+            clock.append(time.perf_counter())
+            value.backward()
         clock.append(time.perf_counter())
         optimizer.step()
         optimizer.zero_grad()

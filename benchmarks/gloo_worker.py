@@ -127,23 +127,28 @@ class Case:
     ) -> None:
         chosen = next(m for m in MODELS if m.name == model)
         self.alone = local_step(chosen)
+        self.wrapped = local_step(chosen, splits) if strategy == "tp" else None
         self.in_turns = strategy in PIPELINES
         self.together = distributed_step(chosen, strategy, splits, first_of_second)
         for _ in range(2):  # the second has what the first made: optimizer state, bucket order
             self.alone()
             self.together()
+            if self.wrapped:
+                self.wrapped()
 
     def measure(self, repeats: int, warm: int) -> dict[str, Any]:
         """Steps alone and together by turns: their seconds, and the payload this process sent.
 
-        "solo" are steps while the other process rests, as pipeline stages do at both ends.
+        "solo" are steps while the other process rests, as pipeline stages do at both ends;
+        "wrapped" are steps alone through the classes of the strategy.
         """
-        local, solo, seconds, sent = [], [], [], []
+        local, solo, wrapped, seconds, sent = [], [], [], [], []
         for turn in range(warm + repeats):
             dist.barrier()
             local_s = self.alone()
             dist.barrier()
             solo_s = self._solo() if self.in_turns else local_s
+            wrapped_s = self.wrapped() if self.wrapped else local_s
             before = _payload_bytes()
             start = time.perf_counter()
             self.together()
@@ -152,9 +157,11 @@ class Case:
             if turn >= warm:
                 local.append(local_s)
                 solo.append(solo_s)
+                wrapped.append(wrapped_s)
                 seconds.append(step_s)
                 sent.append(after - before)
-        return {"local_s": local, "solo_s": solo, "step_s": seconds, "sent_bytes": sent}
+        times = {"local_s": local, "solo_s": solo, "wrapped_s": wrapped, "step_s": seconds}
+        return {**times, "sent_bytes": sent}
 
     def _solo(self) -> tuple[float, float, float]:
         mine = (0.0, 0.0, 0.0)

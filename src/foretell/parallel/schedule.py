@@ -176,6 +176,8 @@ class _Links:
         self.offered: dict[_Transfer, float] = {}
         self.asked: dict[_Transfer, float] = {}
         self.arrived: dict[_Transfer, float] = {}
+        self.let_go: dict[_Transfer, float] = {}
+        """When the sender is done with it."""
         self.free_s: dict[tuple[str, int], float] = {}
 
     def offer(self, transfer: _Transfer, at_s: float) -> None:
@@ -205,6 +207,8 @@ class _Links:
             self.offered[transfer], self.asked.get(transfer, 0.0), self.free_s.get((what, to), 0.0)
         )
         self.arrived[transfer] = self.free_s[what, to] = start + send_s
+        # A socket takes all that was asked for at once; a GPU sends as long as it takes.
+        self.let_go[transfer] = start if self.asked_for else start + send_s
 
 
 def _simulate(
@@ -231,7 +235,7 @@ def _simulate(
                 start = max(clock[rank], links.arrival_s((what, stage, k)))
                 held = unsent[rank]
                 if held is not None:
-                    start = max(start, links.arrival_s(held))
+                    start = max(start, links.let_go.get(held, _NEVER))
                 if start == _NEVER:
                     break
                 end = clock[rank] = start + _task_s(what, stages[stage], split)
