@@ -146,7 +146,7 @@ def main() -> None:
     _add_operator_families(families, evidence)
     _add_variants(families, evidence)
     spreads |= _unseen_spreads(settings, families)
-    spreads["distributed"] = shipped_constants().spread("distributed")
+    spreads |= {k: v for k, v in shipped_constants().spreads.items() if k.startswith("distributed")}
     _write_ledger(ledger)
     if options.write:
         constants = Constants(

@@ -14,6 +14,7 @@ import hashlib
 import importlib
 import random
 from collections import defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -22,8 +23,10 @@ from benchmarks.figures import errors
 from benchmarks.jobs import Job
 from benchmarks.knobs import KNOBS, Priced, fit_knobs
 from benchmarks.sources import RESULTS, ROOT
+from foretell.api import workload_of
 from foretell.errors import ForetellError
 from foretell.predictors.analytic.constants import shipped_constants
+from foretell.predictors.analytic.predictor import AnalyticPredictor, distributed_level
 from foretell.predictors.assemble import Spread
 
 SOURCES = (
@@ -82,25 +85,28 @@ def main() -> None:
     """Fit, judge, print, and write the ledger."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", nargs="*", help=f"of {', '.join(SOURCES)}; all when left out")
-    parser.add_argument("--write", action="store_true", help="write the shipped interval")
+    parser.add_argument("--write", action="store_true", help="only write the shipped intervals")
     parser.add_argument("--limit", type=int, help="use every n-th job only")
     options = parser.parse_args()
     print(
         f"{'source':28} {'n':>5}  {'mean':>7} {'median':>7} {'p90':>7} {'max':>8}   unfitted mean"
     )
-    plain = [judge(source, options.limit or 1) for source in options.source or SOURCES]
+    chosen = options.source or SOURCES
     if options.write:
-        _write_spread(plain)
+        _write_spreads(chosen)
+        return
+    for source in chosen:
+        judge(source, options.limit or 1)
 
 
-def judge(source: str, every: int) -> np.ndarray:
-    """One source; returns measured / predicted of the constants as they are shipped."""
+def judge(source: str, every: int) -> None:
+    """One source."""
     module = importlib.import_module(f"benchmarks.job_sources.{source}")
     by_device: dict[str, list[Job]] = defaultdict(list)
     for job in module.jobs()[::every]:
         by_device[job.device].append(job)
     ledger: list[list[object]] = []
-    all_ratios, all_plain = [], []
+    all_ratios = []
     for device, jobs in sorted(by_device.items()):
         cases, kept, refused = [], [], defaultdict(int)
         for job in jobs:
@@ -112,7 +118,6 @@ def judge(source: str, every: int) -> np.ndarray:
         plain = np.array([c.measured_s / c.predict(np.zeros(len(KNOBS))) for c in cases])
         ratios = held_out(cases)
         all_ratios.append(ratios)
-        all_plain.append(plain)
         _print_row(f"{source} {device}", ratios, plain)
         for reason, count in refused.items():
             print(f"    {count} refused: {reason}")
@@ -131,18 +136,31 @@ def judge(source: str, every: int) -> np.ndarray:
     if len(by_device) > 1:
         _print_row(f"{source}, all", np.concatenate(all_ratios), None)
     _write_ledger(source, ledger)
-    return np.concatenate(all_plain)
 
 
-def _write_spread(plain: list[np.ndarray]) -> None:
-    """The 90 % interval of distributed jobs without a fitted curve, all sources alike."""
-    same = np.concatenate([np.random.default_rng(0).choice(p, 1000) for p in plain])
-    low, high = (float(v) for v in np.quantile(same, [0.05, 0.95]))
+def _write_spreads(sources: Sequence[str]) -> None:
+    """The 90 % intervals of distributed jobs without a fitted curve, all sources alike."""
+    found: dict[str, list[np.ndarray]] = defaultdict(list)
+    draw = np.random.default_rng(0)
+    for source in sources:
+        by_level: dict[str, list[float]] = defaultdict(list)
+        for job in importlib.import_module(f"benchmarks.job_sources.{source}").jobs():
+            try:
+                run = AnalyticPredictor.shipped().play(*workload_of(job.case))[1]
+            except ForetellError:
+                continue
+            by_level[distributed_level(run)].append(job.step_time_s / run.step_s)
+        for level, ratios in by_level.items():
+            found[level].append(draw.choice(ratios, 1000))
+        print(f"{source}: { ({level: len(r) for level, r in by_level.items()}) }", flush=True)
     constants = shipped_constants()
-    spreads = {**constants.spreads, "distributed": Spread(low=low, high=high)}
+    spreads = dict(constants.spreads)
+    for level, parts in found.items():
+        low, high = (float(v) for v in np.quantile(np.concatenate(parts), [0.05, 0.95]))
+        spreads[level] = Spread(low=low, high=high)
+        print(f"{level}: 90 % of measured/predicted in {low:.2f} to {high:.2f}")
     text = dataclasses.replace(constants, spreads=spreads).to_json()
     CONSTANTS_FILE.write_text(text + "\n", encoding="utf-8")
-    print(f"distributed jobs: 90 % of measured/predicted in {low:.2f} to {high:.2f}")
 
 
 def _print_row(name: str, ratios: np.ndarray, plain: np.ndarray | None) -> None:

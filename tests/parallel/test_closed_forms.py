@@ -437,3 +437,69 @@ def test_compute_beside_an_exchange_is_slowed_and_counted() -> None:
     assert free.exposed_s == pytest.approx(1.0)
     # half of the five seconds beside the first bucket are lost
     assert slowed.exposed_s == pytest.approx(3.5)
+
+
+def test_a_model_without_blocks_has_no_stages() -> None:
+    with pytest.raises(InputError, match="0 repeated blocks"):
+        foretell.predict("timm:vgg11", cluster="2xa100-80gb", pp=2)
+
+
+def test_sequences_are_needed_to_split_them() -> None:
+    with pytest.raises(InputError, match="sp splits sequences"):
+        foretell.predict("timm:resnet18", cluster="2xa100-80gb", tp=2, sp=True)
+
+
+def test_a_gather_before_the_first_operator_is_counted_to_it() -> None:
+    graph = graph_of(f"{GPT},rope", precision="bf16")
+    answer = forecast(graph, "2xa100-80gb", tp=2, sp=True)
+    assert answer.breakdown["traffic"]["tp"] > 0
+
+
+def test_experts_of_one_rank_each_are_neither_averaged_nor_sharded() -> None:
+    graph = graph_of(f"{GPT},experts=8,topk=2", precision="bf16")
+    plain, cut = (forecast(graph, "8xa100-80gb", ep=8, zero=z) for z in (0, 3))
+    experts = sum(
+        n
+        for n, name in zip(graph.parameters.numel, graph.parameters.name, strict=True)
+        if name.endswith((".mlp.up", ".mlp.down"))
+    )
+    dense = graph.parameters.total - experts
+    assert plain.breakdown["traffic"]["dp"] == pytest.approx(2 * 7 / 8 * 2 * dense, rel=1e-3)
+    owned = 2 * (experts / 8 + dense / 8)
+    assert cut.breakdown["memory"]["parameters"] == pytest.approx(owned, rel=0.02)
+
+
+def test_a_shard_of_one_is_plain_data_parallelism(gpt: Graph) -> None:
+    plain, one = (forecast(gpt, "2x8xa100-80gb", **p) for p in ({}, {"zero": 3, "shard": 1}))
+    exposed = [f.breakdown["phase"]["exposed_communication"] for f in (plain, one)]
+    assert exposed[1] == pytest.approx(exposed[0])
+    assert one.breakdown["memory"]["gathered"] == 0
+
+
+def test_inference_shards_parameters_too(gpt: Graph) -> None:
+    graph = graph_of(GPT, precision="bf16", mode="infer")
+    whole, cut = (forecast(graph, "8xa100-80gb", mode="infer", zero=z) for z in (0, 3))
+    assert cut.breakdown["memory"]["parameters"] < 0.2 * whole.breakdown["memory"]["parameters"]
+    assert cut.breakdown["traffic"]["dp"] > 0
+
+
+def test_sharded_gradients_are_reduced_after_every_pass(gpt: Graph) -> None:
+    once, often = (
+        forecast(gpt, "8xa100-80gb", batch=1, global_batch=8 * n, zero=2) for n in (1, 4)
+    )
+    extra = often.traffic_bytes_per_step.value - once.traffic_bytes_per_step.value
+    assert extra == pytest.approx(3 * 7 / 8 * 2 * gpt.parameters.total, rel=1e-3)
+
+
+def test_one_node_sends_nothing_over_the_network(gpt: Graph) -> None:
+    plan = {"tp": 2, "pp": 2, "batch": 1, "global_batch": 8}
+    assert forecast(gpt, "8xa100-80gb", **plan).breakdown["traffic"]["network"] == 0
+
+
+def test_no_schedule_is_shorter_than_the_work_of_its_busiest_rank() -> None:
+    uneven = [
+        StageTimes(forward_s=f, backward_s=2 * f, weights_s=f, send_s=0.0)
+        for f in (0.1, 2.0, 0.1, 3.0)
+    ]
+    done = run_schedule("interleaved", uneven, 2, 16)
+    assert all(busy <= end for busy, end in zip(done.busy_s, done.end_s, strict=True))

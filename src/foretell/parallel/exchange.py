@@ -89,7 +89,8 @@ def gradient_exchange(work: Work, on_rank: Bools) -> Overlap:
     """Averaging gradients beside the last backward pass of one rank."""
     recipe = work.recipe
     nothing = Overlap(end_s=0.0, compute_s=0.0, communication_s=0.0)
-    if not recipe.training or work.layout.replicas == 1 or recipe.zero == 3:
+    gathers = recipe.zero == 3 and work.layout.shard > 1
+    if not recipe.training or work.layout.replicas == 1 or gathers:
         return nothing
     total_s = work.total_s
     ops = on_rank[work.units.op] & work.backward

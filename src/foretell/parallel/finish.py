@@ -18,16 +18,17 @@ _HOST_STEP_BYTES = 28
 """Moved per parameter: four fp32 arrays read, three written."""
 
 
-def optimizer_s(work: Work, on_rank: Bools) -> tuple[float, float]:
+def step_end_s(work: Work, on_rank: Bools) -> tuple[float, float]:
     """(compute, communication) after the last gradient is there."""
     recipe = work.recipe
     if not recipe.training or not len(work.optimizer_op_s):
         return 0.0, 0.0
     trainable = np.flatnonzero(work.graph.parameters.trainable)
     mine = on_rank[work.units.parameter[trainable]]
-    share = 1 / work.layout.shard if recipe.zero else 1.0
-    compute = float(work.optimizer_op_s[mine].sum()) * share
+    owned = work.placed.owned_share[trainable][mine] if recipe.zero else np.ones(int(mine.sum()))
+    compute = float((work.optimizer_op_s[mine] * owned).sum())
     numel = work.graph.parameters.numel[trainable][mine]
+    share = float((owned * numel).sum() / max(numel.sum(), 1))
     itemsize = itemsize_of(work.graph.parameters.dtype[trainable][mine])
     nbytes = float((numel * itemsize).sum())
     if recipe.offload_optimizer:

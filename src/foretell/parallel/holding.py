@@ -10,8 +10,6 @@ from foretell.comm import Collective
 from foretell.graph.graph import Bools, Floats, Ints, itemsize_of
 from foretell.parallel.place import Placed
 from foretell.parallel.schedule import BACKWARD, FORWARD, Moment, moments
-from foretell.parallel.shard import expert_parameters
-from foretell.parallel.tensor import Split
 from foretell.parallel.units import stage_graph
 from foretell.workload import Workload
 
@@ -28,7 +26,8 @@ class Holding:
     """What the rank may be at, and which other microbatches it holds then."""
     op_chunk: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Model chunk of each operator of the rank's graph; empty when there is one chunk."""
-    parameter_share: float = 1.0
+    parameter_share: float | Floats = 1.0
+    """Of every parameter, or of each."""
     gradient_share: float = 1.0
     state_share: float | Floats = 1.0
     """Of the optimizer's state and master weights; one number, or one for each parameter."""
@@ -57,39 +56,26 @@ def rank_workloads(placed: Placed) -> list[tuple[Workload, Holding]]:
 
 def _holding(placed: Placed, rank: int, mine: Bools) -> Holding:
     recipe, layout = placed.whole.recipe, placed.layout
-    micro = placed.microbatches
+    here = placed.units.parameters_of(mine)
+    owned = placed.owned_share[here]
+    gathers = recipe.zero == 3 and layout.shard > 1
+    parameter_share = owned if gathers else 1.0
+    gathered_bytes = _gathered(placed, mine) if gathers else 0.0
     if not recipe.training:
-        return Holding(gathered_bytes=_gathered(placed, mine) if recipe.zero == 3 else 0.0)
-    share = 1 / layout.shard
+        return Holding(parameter_share=parameter_share, gathered_bytes=gathered_bytes)
+    micro = placed.microbatches
+    numel = placed.local.graph.parameters.numel[here]
+    mean_share = float((owned * numel).sum() / max(numel.sum(), 1))
     return Holding(
         passes=micro,
         moments=moments(recipe.schedule, rank, layout.pp, recipe.virtual_stages, micro),
         op_chunk=(placed.stage_of_unit // layout.pp)[placed.units.op[mine[placed.units.op]]],
-        parameter_share=share if recipe.zero == 3 else 1.0,
-        gradient_share=0.0 if recipe.fp32_gradients else share if recipe.zero >= 2 else 1.0,
-        state_share=_state_share(placed, mine),
-        gathered_bytes=_gathered(placed, mine) if recipe.zero >= 2 else 0.0,
+        parameter_share=parameter_share,
+        gradient_share=0.0 if recipe.fp32_gradients else mean_share if recipe.zero >= 2 else 1.0,
+        state_share=0.0 if recipe.offload_optimizer else owned if recipe.zero else 1.0,
+        gathered_bytes=gathered_bytes,
         buffer_bytes=_buffers(placed, mine),
     )
-
-
-def _state_share(placed: Placed, mine: Bools) -> float | Floats:
-    """Experts are shared by fewer ranks: those of one place in the expert-parallel group.
-
-    Where tensor parallelism leaves experts whole and splits the sequence, its ranks hold copies.
-    """
-    recipe, layout = placed.whole.recipe, placed.layout
-    if recipe.offload_optimizer:
-        return 0.0
-    if not recipe.zero:
-        return 1.0
-    if layout.ep == 1:
-        return 1 / layout.shard
-    copied = (placed.plan.parameter_split == Split.WHOLE) & recipe.sp
-    sharing = layout.shard * np.where(copied, layout.tp, 1) / layout.ep
-    experts = expert_parameters(placed.local.graph)
-    share = np.where(experts, 1 / np.maximum(sharing, 1.0), 1 / layout.shard)
-    return share[placed.units.parameters_of(mine)]
 
 
 def _gathered(placed: Placed, mine: Bools) -> float:
@@ -101,8 +87,6 @@ def _gathered(placed: Placed, mine: Bools) -> float:
     root = float(sizes[0] + sizes[-1])
     largest = max(root, float(sizes.max(initial=0.0)))
     gradients = largest if recipe.training else 0.0
-    if recipe.zero == 2:
-        return gradients
     ahead = 1 + (recipe.prefetch if recipe.overlap else 0)
     blocks = np.sort(sizes[1:-1])[::-1][:ahead]
     return root + float(blocks.sum()) + gradients

@@ -38,8 +38,8 @@ class _Rows:
     def add(
         self, op: int, collective: Collective, nbytes: float, axis: str, beside: int = -1
     ) -> None:
-        if nbytes > 0:
-            self.rows.append((op, collective, nbytes, axis, beside))
+        if nbytes > 0:  # what precedes the first operator is counted to it
+            self.rows.append((max(op, 0), collective, nbytes, axis, beside))
 
     def columns(self) -> Messages:
         rows = sorted(self.rows, key=lambda r: r[0])

@@ -15,7 +15,7 @@ from foretell.graph.graph import Floats, Graph, Ints
 from foretell.graph.ops import OpClass
 from foretell.parallel.messages import Messages, messages_of
 from foretell.parallel.shard import Shares, expert_parameters, shard_graph
-from foretell.parallel.tensor import TensorPlan, plan_tensor, whole_plan
+from foretell.parallel.tensor import Split, TensorPlan, plan_tensor, whole_plan
 from foretell.parallel.units import Units, split_stages, units_of
 from foretell.workload import Layout, Workload
 
@@ -49,6 +49,21 @@ class Placed:
     def groups(self) -> dict[str, Group]:
         """The ranks that talk to each other, by axis."""
         return _groups(self.cluster, self.layout)
+
+    @property
+    def owned_share(self) -> Floats:
+        """Per parameter, the share of it that zero leaves to one rank.
+
+        Experts are shared by fewer ranks: those of one place in the expert-parallel group. Where
+        tensor parallelism leaves experts whole and splits the sequence, its ranks hold copies.
+        """
+        layout, parameters = self.layout, self.local.graph.parameters
+        if layout.ep == 1:
+            return np.full(len(parameters), 1 / layout.shard)
+        copied = (self.plan.parameter_split == Split.WHOLE) & self.whole.recipe.sp
+        sharing = layout.shard * np.where(copied, layout.tp, 1) / layout.ep
+        experts = expert_parameters(self.local.graph)
+        return np.where(experts, 1 / np.maximum(sharing, 1.0), 1 / layout.shard)
 
     def pair(self, left: int, right: int) -> Group:
         """Two ranks that send to each other."""
@@ -143,6 +158,8 @@ def _check(workload: Workload, shares: Shares) -> None:
             raise InputError(
                 f"cp={shares.cp} does not divide the sequence of {workload.seq} tokens"
             )
+    if shares.sp and not workload.seq:
+        raise InputError("sp splits sequences, and this model reads none: leave it out")
     if shares.sp and workload.seq and workload.seq % shares.tp:
         raise InputError(
             f"sp splits sequences over tp={shares.tp}, which does not divide {workload.seq} tokens"

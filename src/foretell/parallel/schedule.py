@@ -92,17 +92,20 @@ def run_schedule(
         fewer = few - (pp if virtual > 1 else 1)
         longer, shorter = (_simulate(schedule, stages, pp, n, asked_for) for n in (few, fewer))
         period = (longer.length_s - shorter.length_s) / (few - fewer)
+        period = max(period, *_work_s(stages, pp))  # no rank is faster than its own work
         rest = micro - few
-        work = [
-            sum(stages[c].forward_s + stages[c].backward_s for c in range(rank, len(stages), pp))
-            for rank in range(pp)
-        ]
+        work = _work_s(stages, pp)
         return Pipelined(
             end_s=tuple(e + rest * period for e in longer.end_s),
             busy_s=tuple(b + rest * w for b, w in zip(longer.busy_s, work, strict=True)),
             spans=longer.spans,
         )
     return _simulate(schedule, stages, pp, micro, asked_for)
+
+
+def _work_s(stages: Sequence[StageTimes], pp: int) -> list[float]:
+    """Seconds of one microbatch on each rank."""
+    return [sum(s.forward_s + s.backward_s for s in stages[rank::pp]) for rank in range(pp)]
 
 
 def task_order(schedule: str, rank: int, pp: int, virtual: int, micro: int) -> list[Task]:

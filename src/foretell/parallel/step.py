@@ -10,7 +10,7 @@ from foretell.comm import Collective, Constants
 from foretell.graph.graph import Bools, Floats
 from foretell.graph.ops import Phase
 from foretell.parallel.exchange import gradient_exchange, with_gathers
-from foretell.parallel.finish import optimizer_s
+from foretell.parallel.finish import step_end_s
 from foretell.parallel.place import Placed
 from foretell.parallel.schedule import Pipelined, StageTimes, run_schedule
 from foretell.parallel.streams import Overlap
@@ -36,6 +36,8 @@ class StepRun:
     communication_busy_s: float
     host_stretch: float
     """How much longer the slowest rank takes because its host launches operators slowly."""
+    host_share: float
+    """Time to launch the slowest rank's operators, as a share of the time they take."""
     message_s: Floats
     """Seconds of each message inside a pass."""
     pipeline: Pipelined
@@ -56,8 +58,10 @@ def run_step(placed: Placed, times: OpTimes, constants: Constants | None = None)
         asked_for=work.device.vendor == "cpu",
     )
     tails = [gradient_exchange(work, work.on_rank(r)) for r in ranks]
-    after = [optimizer_s(work, work.on_rank(r)) for r in ranks]
-    ends = [pipeline.end_s[r] + tails[r].exposed_s + sum(after[r]) for r in ranks]
+    after = [step_end_s(work, work.on_rank(r)) for r in ranks]
+    # Gradients that are kept sharded are reduced after every pass, others after the last.
+    times_reduced = work.micro if work.recipe.zero == 2 else 1
+    ends = [pipeline.end_s[r] + times_reduced * tails[r].exposed_s + sum(after[r]) for r in ranks]
     slowest = int(np.argmax(ends))
     mine = work.on_rank(slowest)[work.units.op]
     traffic = traffic_of(work)
@@ -65,12 +69,22 @@ def run_step(placed: Placed, times: OpTimes, constants: Constants | None = None)
     return StepRun(
         step_s=float(ends[slowest]) + times.loop_s,
         op_s=np.concatenate([work.op_s, work.optimizer_op_s]),
-        phase_s=_phases(work, mine, pipeline, slowest, tails[slowest], after[slowest]),
+        phase_s=_phases(
+            work,
+            mine,
+            pipeline,
+            slowest,
+            times_reduced * tails[slowest].exposed_s + after[slowest][1],
+            after[slowest][0],
+        ),
         sent_bytes=traffic.by_axis,
         network_bytes=traffic.network_bytes,
         compute_busy_s=float(work.micro * work.op_s[mine].sum() + after[slowest][0]),
-        communication_busy_s=work.micro * (messages_s + gathers_s) + tails[slowest].communication_s,
+        communication_busy_s=work.micro * (messages_s + gathers_s)
+        + times_reduced * tails[slowest].communication_s
+        + after[slowest][1],
         host_stretch=work.stretches[slowest],
+        host_share=work.host_shares[slowest],
         message_s=work.message_s,
         pipeline=pipeline,
         tails=tuple(tails),
@@ -131,8 +145,8 @@ def _phases(
     mine: Bools,
     pipeline: Pipelined,
     rank: int,
-    tail: Overlap,
-    after: tuple[float, float],
+    exchange_s: float,
+    optimizer_s: float,
 ) -> dict[str, float]:
     """Seconds of the slowest rank by phase."""
     found: dict[str, float] = {}
@@ -140,11 +154,11 @@ def _phases(
         of_phase = mine & (work.graph.op_phase == phase)
         found[phase.label] = work.micro * float(work.op_s[of_phase].sum())
     compute_s = sum(found.values())
-    found[Phase.OPTIMIZER.label] = after[0]
+    found[Phase.OPTIMIZER.label] = optimizer_s
     found = {name: seconds for name, seconds in found.items() if seconds}
     busy_s = pipeline.busy_s[rank]
     if work.layout.world > 1:
-        exposed_s = busy_s - compute_s + tail.exposed_s + after[1]
+        exposed_s = busy_s - compute_s + exchange_s
         found["exposed_communication"] = max(0.0, exposed_s)
     if work.times.loop_s:
         found["loop"] = work.times.loop_s

@@ -222,12 +222,18 @@ class _Walk:
 
     @functools.cached_property
     def _before_loss(self) -> set[int]:
-        """Class projections, which frameworks pad to a multiple of the ranks."""
-        ends = {p for op in self.losses for i in self.inputs[op] for p in self.origin.get(i, ())}
+        """Class projections, which frameworks pad: split layers whose share no other ends."""
+        consumed = {
+            p
+            for op in self.forward.tolist()
+            if self.split[op] == Split.ROW
+            for i in self.inputs[op]
+            for p in self.origin.get(i, ())
+        }
         return {
             op
             for op in self.forward.tolist()
-            if self.split[op] == Split.COLUMN and int(self.graph.op_parameter[op]) in ends
+            if self.split[op] == Split.COLUMN and int(self.graph.op_parameter[op]) not in consumed
         }
 
     def plan(self) -> TensorPlan:

@@ -9,6 +9,7 @@ import numpy as np
 from foretell.comm import Collective
 from foretell.graph.graph import Bools, itemsize_of
 from foretell.parallel.exchange import gathered_bytes
+from foretell.parallel.shard import expert_parameters
 from foretell.parallel.work import Work
 
 
@@ -23,8 +24,8 @@ class Traffic:
     def add(self, axis: str, nbytes: float, network_share: float) -> None:
         """Count what one axis sends."""
         if nbytes:
-            self.by_axis[axis] = self.by_axis.get(axis, 0.0) + nbytes
-            self.network_bytes += nbytes * network_share
+            self.by_axis[axis] = self.by_axis.get(axis, 0.0) + float(nbytes)
+            self.network_bytes += float(nbytes) * network_share
 
 
 def traffic_of(work: Work) -> Traffic:
@@ -36,13 +37,14 @@ def traffic_of(work: Work) -> Traffic:
     ):
         sent = work.sent_bytes(collective, nbytes, work.groups[axis].size)
         found.add(axis, work.micro * sent / layout.pp, _network_share(work, axis))
-    if work.recipe.training and layout.replicas > 1:
-        _add_gradients(found, work)
+    if layout.replicas > 1:
+        _add_data_parallel(found, work)
     if layout.pp > 1:
         both = 2 if work.recipe.training else 1
         nbytes = both * work.micro * sum(crossing_bytes(work)[:-1]) / layout.pp
         gpus = min(g.gpus_per_node for g in work.placed.cluster.groups)
-        found.add("pp", nbytes, min(1.0, layout.stage_stride / gpus))
+        several = work.placed.cluster.total_nodes > 1
+        found.add("pp", nbytes, min(1.0, layout.stage_stride / gpus) if several else 0.0)
     return found
 
 
@@ -67,28 +69,33 @@ def _network_share(work: Work, group: str) -> float:
     return 1 / ring.per_node if ring.nodes > 1 else 0.0
 
 
-def _add_gradients(found: Traffic, work: Work) -> None:
+def _add_data_parallel(found: Traffic, work: Work) -> None:
     layout, recipe = work.layout, work.recipe
-    copies = layout.replicas // layout.shard
-    passes = work.micro if recipe.zero == 3 else 1
+    gathers = recipe.zero == 3 and layout.shard > 1
+    passes = work.micro if recipe.zero >= 2 else 1
 
-    def add(group: str, collective: Collective, nbytes: float, size: int) -> None:
-        sent = work.sent_bytes(collective, nbytes / layout.pp, size)
-        found.add("dp", passes * sent, _network_share(work, group))
+    def add(group: str, collective: Collective, nbytes: float) -> None:
+        sent = work.sent_bytes(collective, nbytes / layout.pp, work.groups[group].size)
+        found.add("dp", sent, _network_share(work, group))
 
     parameters = work.graph.parameters
     nbytes = parameters.numel * itemsize_of(parameters.dtype)
-    reduced = float(nbytes[parameters.trainable].sum())
-    gathered = float(nbytes.sum())
-    if recipe.fp32_gradients:
-        reduced *= 4 / recipe.parameter_itemsize
-    if recipe.zero == 3:
+    experts = expert_parameters(work.placed.whole.graph) & (layout.ep > 1)
+    wide = 4 / recipe.parameter_itemsize if recipe.fp32_gradients else 1.0
+    reduced = wide * float(nbytes[parameters.trainable & ~experts].sum())
+    if gathers:
         unit_bytes, root = gathered_bytes(work)
+        again = float(unit_bytes[~root].sum()) if recipe.reshard and recipe.training else 0.0
+        add("shard", Collective.ALL_GATHER, work.micro * (float(unit_bytes.sum()) + again))
         reduced = float(unit_bytes.sum())
-        gathered = reduced + (float(unit_bytes[~root].sum()) if recipe.reshard else 0.0)
+    if not recipe.training:
+        return
     if recipe.zero:
-        add("shard", Collective.ALL_GATHER, gathered, layout.shard)
-        add("shard", Collective.REDUCE_SCATTER, reduced, layout.shard)
-        add("copies", Collective.ALL_REDUCE, reduced / layout.shard, copies)
+        add("shard", Collective.REDUCE_SCATTER, passes * reduced)
+        add("copies", Collective.ALL_REDUCE, passes * reduced / layout.shard)
+        if not gathers:
+            add("shard", Collective.ALL_GATHER, float(nbytes[~experts].sum()))
     else:
-        add("dp", Collective.ALL_REDUCE, reduced, layout.replicas)
+        add("dp", Collective.ALL_REDUCE, reduced)
+    if experts.any() and not gathers:
+        add("experts", Collective.ALL_REDUCE, passes * wide * float(nbytes[experts].sum()))

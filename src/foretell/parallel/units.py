@@ -119,7 +119,7 @@ def split_stages(units: Units, unit_s: Floats, stages: int, *, what: str) -> Int
     """Stage of each unit: contiguous, even for equal blocks, else with the least longest stage."""
     if stages == 1:
         return np.zeros(units.count, dtype=np.int64)
-    if units.blocks < stages <= units.count:
+    if 0 < units.blocks < stages <= units.count:
         # Frameworks may let the embedding, and the head and loss, take a block's place.
         first = [0] if stages == units.count else []
         inner = np.arange(units.blocks) + len(first)

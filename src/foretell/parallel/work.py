@@ -29,6 +29,7 @@ class Work:
         self.optimizer_op_s = times.device_s[count:]
         self.message_s, self.exposed_message_s = self._message_times()
         self.stretches: list[float] = []
+        self.host_shares: list[float] = []
         self._wait_for_host(times.host_s)
         self._wait_for_straggler()
 
@@ -101,10 +102,10 @@ class Work:
         op_s, exposed, stepped = self.op_s.copy(), self.exposed_message_s, self.optimizer_op_s
         for rank in range(self.layout.pp):
             ops, steps = op_rank == rank, step_rank == rank
-            factor = stretch(
-                self.micro * float(device[ops].sum()) + float(stepped[steps].sum()),
-                self.micro * float(host[ops].sum()) + float(host_s[count:][steps].sum()),
-            )
+            busy_s = self.micro * float(device[ops].sum()) + float(stepped[steps].sum())
+            launch_s = self.micro * float(host[ops].sum()) + float(host_s[count:][steps].sum())
+            factor = stretch(busy_s, launch_s)
+            self.host_shares.append(launch_s / busy_s if busy_s else 0.0)
             self.stretches.append(factor)
             op_s[ops] *= factor
             exposed = np.where(ops, exposed * factor, exposed)
@@ -117,7 +118,9 @@ class Work:
             rank = self.placed.stage_of_unit[self.units.op] % self.layout.pp
             busy = np.bincount(rank, weights=self.op_s, minlength=self.layout.pp)
             slow = rank == int(np.argmax(busy))
-            self.op_s = np.where(slow, self.op_s * (1 + self.recipe.straggler), self.op_s)
+            factor = 1 + self.recipe.straggler
+            self.op_s = np.where(slow, self.op_s * factor, self.op_s)
+            self.optimizer_op_s = self.optimizer_op_s * factor
 
     def _slowest_hop(self, ring: Group) -> Group:
         gpus = ring.node_group.gpus_per_node

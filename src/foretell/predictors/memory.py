@@ -201,7 +201,10 @@ class _Liveness:
         step, s = self.workload.step, self.workload.step.storages
         self.static = _static(self.workload, self.holding)
         share = np.ones(len(s))
-        share[s.role == Role.PARAMETER] = self.holding.parameter_share
+        of_parameters = np.flatnonzero(s.role == Role.PARAMETER)
+        count = min(len(of_parameters), len(step.parameters))
+        shares = np.broadcast_to(self.holding.parameter_share, len(step.parameters))
+        share[of_parameters[:count]] = shares[:count]
         share[s.role == Role.GRADIENT] = self.holding.gradient_share
         self.nbytes = _rounded(step.storage_bytes * share)
         kept = (s.role == Role.GRADIENT) & (self.holding.passes > 1)

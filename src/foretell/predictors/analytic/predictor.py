@@ -27,6 +27,8 @@ from foretell.predictors.protocol import Measurement
 from foretell.workload import Recipe, Workload
 
 _UNPRICED_SHARE = 0.05
+# Training frameworks take up to ten times the host time of the loops constants come from.
+_LAUNCHES_MATTER = 0.1
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class AnalyticPredictor:
         placed, run = self.play(workload, cluster)
         trust = self._trust(workload, slowest(cluster))
         if not cluster.is_single_device:
-            spread = trust.spread.or_wider(self.constants.spread("distributed"))
+            spread = trust.spread.or_wider(self.constants.spread(distributed_level(run)))
             trust = dataclasses.replace(trust, spread=spread)
         return assemble(placed, run, trust, self.name)
 
@@ -124,6 +126,11 @@ class AnalyticPredictor:
         if recipe.precision not in evidence.get("precisions", (recipe.precision,)):
             gaps.append(f"{recipe.precision} was not measured on {device.family} in this setting")
         return gaps
+
+
+def distributed_level(run: StepRun) -> str:
+    """Which spread a distributed step has: frameworks differ most where launches may limit it."""
+    return "distributed" if run.host_share < _LAUNCHES_MATTER else "distributed-launches"
 
 
 def _variants(recipe: Recipe) -> tuple[str, ...]:
