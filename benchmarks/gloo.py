@@ -1,8 +1,9 @@
 """Predicted distributed steps against real ones: two processes, gloo, a network of known speed.
 
-Per model one process alone gives the seconds of forward, backward and optimizer; per rate a few
-collectives give the network. Everything else - what is sent, when, and what it delays - is the
-forecast's. Payload is what the interface counted less 66 bytes of headers per packet.
+Per model one process alone gives the seconds of forward, backward and optimizer (and what DTensor's
+dispatch adds to them); per rate a few collectives give the network. Everything else - what is
+sent, when, and what it delays - is the forecast's. Payload is what the interface counted less 66
+bytes of headers per packet.
 
 python -m benchmarks.gloo [MODEL ...]
 """
