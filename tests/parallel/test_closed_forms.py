@@ -232,6 +232,11 @@ def test_ten_thousand_devices_cost_no_more_than_a_thousand() -> None:
         ("8xa100-80gb", {"sp": True}, "tp"),
         ("8xa100-80gb", {"virtual_stages": 2, "pp": 2}, "interleaved"),
         ("8xa100-80gb", {"zero": 4}, "zero=4"),
+        ("8xa100-80gb", {"schedule": "gpipe"}, "pp greater than 1"),
+        ("8xa100-80gb", {"reshard": False}, "zero=3"),
+        ("8xa100-80gb", {"straggler": 99.0}, "straggler=99"),
+        ("8xa100-80gb", {"bucket_mb": float("nan")}, "bucket_mb=nan"),
+        ("8xa100-80gb", {"mode": "infer", "offload_optimizer": True}, "offload_optimizer"),
         ("8xa100-80gb", {"schedule": "fifo"}, "schedule"),
         ("2xp100", {"batch": 1}, "bf16"),
         (

@@ -44,8 +44,9 @@ def plan_notes(placed: Placed) -> list[str]:
                 "every rank"
             )
     if layout.pp > 1 and placed.microbatches < layout.pp:
+        plural = "es" if placed.microbatches > 1 else ""
         notes.append(
-            f"{placed.microbatches} microbatches cannot fill {layout.pp} pipeline stages: "
+            f"{placed.microbatches} microbatch{plural} cannot fill {layout.pp} pipeline stages: "
             "give a larger global_batch"
         )
     return notes

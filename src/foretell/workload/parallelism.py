@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from foretell.errors import InputError, UnknownNameError
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble")
+_SLOWEST = 10
+_LARGEST_BUCKET_MB = 10**6
 SPLITS = ("column", "row", "whole")
 
 
@@ -54,15 +56,16 @@ class Parallelism:
                 raise InputError(f"{name}={value} must be at least 1")
         if self.zero not in (0, 1, 2, 3):
             raise InputError(f"zero={self.zero} is no stage: use 0, 1, 2 or 3")
-        if not 0 <= self.straggler < 100:
+        if not 0 <= self.straggler <= _SLOWEST:
             raise InputError(
                 f"straggler={self.straggler:g} is the share by which one device is slower: "
-                "write 0.1 for a tenth"
+                f"write 0.1 for a tenth, at most {_SLOWEST}"
             )
-        if self.prefetch < 0 or not self.bucket_mb > 0:
+        if self.prefetch < 0:
+            raise InputError(f"prefetch={self.prefetch} must be 0 or more")
+        if not 0 < self.bucket_mb <= _LARGEST_BUCKET_MB:
             raise InputError(
-                f"prefetch={self.prefetch} must be 0 or more and bucket_mb={self.bucket_mb:g} "
-                "more than 0"
+                f"bucket_mb={self.bucket_mb:g} must be more than 0 and at most {_LARGEST_BUCKET_MB}"
             )
         if self.schedule not in SCHEDULES:
             raise UnknownNameError("schedule", self.schedule, SCHEDULES, _one_of(SCHEDULES))
@@ -82,6 +85,12 @@ class Parallelism:
             )
         if self.schedule == "interleaved" and (self.pp == 1 or self.virtual_stages == 1):
             raise InputError("schedule=interleaved needs pp and virtual_stages greater than 1")
+        if self.schedule in ("gpipe", "zero-bubble") and self.pp == 1:
+            raise InputError(
+                f"schedule={self.schedule} orders pipeline stages: give pp greater than 1 as well"
+            )
+        if not self.reshard and self.zero != 3:
+            raise InputError("reshard says when zero=3 gives parameters up: give zero=3 as well")
         if self.shard is not None and self.zero == 0:
             raise InputError("shard says how many ranks share a copy under zero: give zero as well")
 

@@ -73,14 +73,21 @@ class Settings(Parallelism):
 
     def _check_copies(self) -> None:
         """What is kept or computed twice makes sense for some modes and formats only."""
-        if self.mode == "infer" and (self.recompute != "none" or self.master_weights):
-            what = "master_weights" if self.master_weights else f"recompute={self.recompute}"
-            raise InputError(f"{what} goes with training: leave it out for mode=infer")
+        if self.mode == "infer":
+            self._check_inference()
         if self.master_weights and self.precision not in LOW_PRECISIONS:
             raise InputError(
                 f"master_weights adds nothing to precision={self.precision}, whose weights are "
                 f"fp32: leave it out, or use {', '.join(LOW_PRECISIONS)}"
             )
+
+    def _check_inference(self) -> None:
+        """What only training has would be ignored."""
+        given = [f"recompute={self.recompute}"] if self.recompute != "none" else []
+        flags = ("master_weights", "fp32_gradients", "fused_optimizer", "offload_optimizer")
+        given += [name for name in flags if getattr(self, name)]
+        if given:
+            raise InputError(f"{given[0]} goes with training: leave it out for mode=infer")
 
 
 @dataclass(frozen=True, kw_only=True)
