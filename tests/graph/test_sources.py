@@ -189,3 +189,10 @@ def test_names_to_recompute_may_repeat_and_a_list_means_its_items() -> None:
     for blank in (" ", "layers.0,", "layers.0,,layers.1"):
         with pytest.raises(foretell.InputError, match="without a name"):
             recompute_paths(module, blank)
+
+
+@pytest.mark.parametrize("name", ["google-t5/t5-small", "openai/whisper-tiny"])
+def test_a_decoder_is_fed_in_inference_too(name: str) -> None:
+    graph = graph_of(f"hf:{name}", mode="infer")
+    assert not graph.is_training
+    assert any("decoder" in graph.modules[m] for m in graph.op_module)

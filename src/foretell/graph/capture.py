@@ -52,6 +52,8 @@ class Subject:
     loss: Loss | None = None
     training_only: tuple[str, ...] = ()
     """Keyword inputs that inference leaves out, such as labels."""
+    inference_names: Mapping[str, str] = field(default_factory=dict)
+    """Keyword inputs that inference is given under another name: labels feed a decoder."""
     own: bool = False
     """The module is the user's and must stay as it is; built ones are ours to change."""
     example_batch: int = 1
@@ -86,7 +88,9 @@ def record(
         with torch.device("meta"):
             args, kwargs = subject.inputs(batch or prime)
         if options.mode == "infer":
-            kwargs = {k: v for k, v in kwargs.items() if k not in subject.training_only}
+            names = subject.inference_names
+            kept = {k: v for k, v in kwargs.items() if k in names or k not in subject.training_only}
+            kwargs = {names.get(k, k): v for k, v in kept.items()}
         args, kwargs = _prepare_inputs(args, kwargs, options)
         if options.channels_last:
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

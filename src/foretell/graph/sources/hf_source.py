@@ -29,7 +29,14 @@ def build_hf(name: str, *, seq: int | None = None, image_size: int | None = None
     ids = inputs(1)[1].get("input_ids")
     if ids is not None and facts.task != "clip":
         meta["seq"] = int(ids.shape[1])
-    return Subject(module=model, inputs=inputs, meta=meta, training_only=("labels", "return_loss"))
+    config: Any = model.config
+    return Subject(
+        module=model,
+        inputs=inputs,
+        meta=meta,
+        training_only=("labels", "return_loss"),
+        inference_names={"labels": "decoder_input_ids"} if config.is_encoder_decoder else {},
+    )
 
 
 def _facts(name: str) -> Entry:
