@@ -4,6 +4,7 @@
     hf:meta-llama/Llama-3.1-8B             a well-known architecture, facts shipped with us
     hf:path/config.json                    a local Hugging Face configuration
     transformer:layers=24,hidden=1024,...  a transformer that exists only as numbers
+    op:linear,in=1024,out=4096             a single operator
     path/file.py:function                  the user's own code
     package.module:function                the user's own code, installed
 
@@ -14,19 +15,23 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foretell._version import __version__
 from foretell.errors import InputError
 from foretell.graph.graph import Graph
+from foretell.graph.sources.op_shape import parse_op
 from foretell.graph.sources.transformer_shape import parse_transformer
 from foretell.graph.store import GraphCache
 
 if TYPE_CHECKING:
     from foretell.graph.capture import CaptureOptions, Subject
 
-_LIBRARY = {"timm": "timm", "hf": "transformers", "transformer": ""}
+_LIBRARY = {"timm": "timm", "hf": "transformers", "transformer": "", "op": ""}
+
+_PARSERS: dict[str, Callable[[str], object]] = {"transformer": parse_transformer, "op": parse_op}
 
 
 def graph_of(
@@ -47,8 +52,8 @@ def graph_of(
     `batch` is the one the graph will be asked about: the user's own code may depend on it.
     """
     scheme = scheme_of(reference)
-    if scheme == "transformer":  # so that nothing the cache holds hides a mistake
-        parse_transformer(reference.partition(":")[2])
+    if scheme in _PARSERS:  # so that nothing the cache holds hides a mistake
+        _PARSERS[scheme](reference.partition(":")[2])
     for name, value in {"image_size": image_size, "seq": seq, "batch": batch}.items():
         if value is not None and value < 1:
             raise InputError(f"{name}={value} must be at least 1")
@@ -87,7 +92,7 @@ def file_stamp(reference: str) -> tuple[str, int, int] | None:
 
 
 def scheme_of(reference: str) -> str:
-    """'timm', 'hf', 'transformer' or 'python'; refuses what is none of them."""
+    """'timm', 'hf', 'transformer', 'op' or 'python'; refuses what is none of them."""
     scheme, colon, rest = reference.partition(":")
     if scheme in _LIBRARY and rest:
         return scheme
@@ -115,6 +120,10 @@ def subject_of(reference: str, *, image_size: int | None = None, seq: int | None
         from foretell.graph.sources.transformer_source import build_transformer
 
         return build_transformer(name, seq=seq)
+    if scheme == "op":
+        from foretell.graph.sources.op_source import build_op
+
+        return build_op(name)
     from foretell.graph.sources.python_source import build_python
 
     return build_python(reference)
