@@ -20,13 +20,19 @@ import numpy as np
 
 from benchmarks.figures import errors
 from benchmarks.operator_rows import operator_samples
-from benchmarks.roofline_fit import Evidence, Sample, evidence_of, fit, prior_constants
 from benchmarks.sources import RESULTS, ROOT
 from benchmarks.timm_rows import Graphs, Row, rows
 from foretell.cluster import device
-from foretell.predictors.analytic.constants import Constants, FamilyConstants, shipped_constants
-from foretell.predictors.analytic.rates import FUSIBLE, LAYOUT_SENSITIVE
-from foretell.predictors.analytic.roofline import price_step
+from foretell.predictors.analytic.constants import (
+    SCALARS,
+    Constants,
+    FamilyConstants,
+    shipped_constants,
+)
+from foretell.predictors.analytic.fit import Evidence, Sample, evidence_of, prior_constants
+from foretell.predictors.analytic.fit import fit as damped_fit
+from foretell.predictors.analytic.fit import sample_of as measured
+from foretell.predictors.analytic.rates import FUSIBLE, GROUPS, LAYOUT_SENSITIVE
 from foretell.predictors.assemble import Spread
 from foretell.workload import MODES, Recipe, Workload
 
@@ -72,10 +78,7 @@ def sample_of(row: Row, graphs: Graphs) -> Sample | None:
         optimizer="momentum",
         compile=row.compiled,
     )
-    step = Workload(graph, recipe).step
-    where = device(row.device)
-    priced = price_step(step, where, row.precision, compiled=row.compiled)
-    return Sample(priced.columns, priced.counts, priced.launches, where, row.step_time_s)
+    return measured(Workload(graph, recipe), device(row.device), row.step_time_s)
 
 
 def fold_of(model: str) -> int:
@@ -96,6 +99,17 @@ def collect(chosen: Iterable[Row]) -> dict[str, Setting]:
             setting.samples.append(sample)
     print(f"{len(graphs.rejected)} models rejected (gone or changed since they were measured)")
     return settings
+
+
+def fit(
+    evidence: Evidence, prior: FamilyConstants, *, pull: float = 0.02, with_overheads: bool = True
+) -> FamilyConstants:
+    """Constants with a pull towards the prior that grows with the number of rows.
+
+    Rows of one model are not independent, so many of them must not silence the prior.
+    """
+    doubt = np.repeat([1.5, 0.25], [2 * len(GROUPS), len(SCALARS)]) / (pull * len(evidence))
+    return damped_fit(evidence, prior, doubt=np.sqrt(doubt), with_overheads=with_overheads)
 
 
 def fold_fits(setting: Setting, priors: Sequence[FamilyConstants]) -> list[FamilyConstants]:

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.roofline_fit import Sample
 from benchmarks.sources import require
 from foretell.cluster import Device, device
+from foretell.predictors.analytic.elasticity import PricedOn
+from foretell.predictors.analytic.fit import Sample
 from foretell.predictors.analytic.rates import GROUP_INDEX
 from foretell.predictors.analytic.roofline import shape_columns
 
@@ -49,7 +50,7 @@ def operator_samples(seed: int = 0) -> dict[str, tuple[list[Sample], set[str]]]:
     for precision, table in (*_neusight(), *_aiconfigurator()):
         long = [s for s in table if s.measured_s >= _SHORTEST_S]
         for sample in rng.sample(long, min(len(long), _PER_TABLE)):
-            samples, precisions = found[sample.device.family]
+            samples, precisions = found[sample.step.device.family]
             samples.append(sample)
             precisions.add(precision)
     return dict(found)
@@ -63,7 +64,7 @@ def _neusight() -> Iterator[tuple[str, list[Sample]]]:
             for record in csv.DictReader(stream):
                 sample = _neusight_sample(record)
                 if sample is not None:
-                    by_device[sample.device.id].append(sample)
+                    by_device[sample.step.device.id].append(sample)
         for samples in by_device.values():
             yield "fp32", samples
 
@@ -160,4 +161,4 @@ def _sample(
         peak_flops_per_s=one(peak),
         device=target,
     )
-    return Sample(columns, np.array([1]), 0.0, target, seconds)
+    return Sample(PricedOn(columns, np.ones(1), 0.0, target), seconds)

@@ -19,6 +19,12 @@ from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.assemble import Spread
 
 SCALARS = ("overhead_s", "dispatch_s", "tile_latency_s", "half_waves", "cache_gain")
+NAMES = (
+    *(f"compute[{group}]" for group in GROUPS),
+    *(f"memory[{group}]" for group in GROUPS),
+    *SCALARS,
+)
+"""The fitted numbers of a family in the order of FamilyConstants.logs."""
 _DEFAULT_COMPUTE = 0.60
 _DEFAULT_MEMORY = 0.70
 
@@ -54,6 +60,20 @@ class FamilyConstants:
             return np.where(chosen, own * ratio, own)
 
         return dataclasses.replace(self, compute=changed("compute"), memory=changed("memory"))
+
+    def logs(self) -> Floats:
+        """The logarithms of all constants in the order of NAMES: what is fitted."""
+        scalars = [getattr(self, name) for name in SCALARS]
+        logs: Floats = np.log(np.concatenate([self.compute, self.memory, scalars]))
+        return logs
+
+    @classmethod
+    def from_logs(cls, logs: Floats) -> FamilyConstants:
+        """The reverse of logs."""
+        values = np.exp(logs)
+        compute, memory, scalars = np.split(values, [len(GROUPS), 2 * len(GROUPS)])
+        named = dict(zip(SCALARS, scalars.tolist(), strict=True))
+        return cls(compute=compute, memory=memory, **named)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -4,13 +4,14 @@
     compute = FLOPs / (peak x efficiency of its group x how well its shape fills the device)
     memory  = bytes / (bandwidth x efficiency of its group x cache gain)
 
-`op_times` uses arithmetic only, so that predicting (numpy) and fitting (torch) share it.
+Predicting, fitting and the design of measurements all read the same `op_parts`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -133,18 +134,54 @@ def _tile_shrink(peak_flops_per_s: Floats, device: Device) -> Floats:
     return result
 
 
-def op_times(columns: OpColumns, device: Device, constants: FamilyConstants) -> Floats:
-    """Seconds per kind on the device."""
+class MemoryRates(Protocol):
+    """What the roofline reads of a Device beside its peaks: numbers, or one per operator."""
+
+    @property
+    def l2_bytes(self) -> Any: ...
+
+    @property
+    def memory_bandwidth_bytes_per_s(self) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class OpParts:
+    """What the time of each kind is made of."""
+
+    overhead_s: Floats
+    compute_s: Floats
+    memory_s: Floats
+    busy_s: Floats
+    """The smooth maximum of compute and memory."""
+
+
+def op_parts(columns: OpColumns, device: MemoryRates, constants: FamilyConstants) -> OpParts:
+    """The parts of every kind's time on the device."""
     fill = columns.tile_fill / (
         (1 + constants.tile_latency_s / columns.tile_s) * (1 + constants.half_waves / columns.waves)
     )
     compute = columns.flops / (columns.peak_flops_per_s * constants.compute[columns.group] * fill)
-    cached = device.l2_bytes / (device.l2_bytes + columns.nbytes)
     bandwidth = device.memory_bandwidth_bytes_per_s * constants.memory[columns.group]
-    memory = columns.nbytes / (bandwidth * (1 + constants.cache_gain * cached))
-    busy = (compute**SHARPNESS + memory**SHARPNESS + _NOTHING) ** (1 / SHARPNESS)
-    result: Floats = constants.overhead_s * columns.launches + busy
+    gain = 1 + constants.cache_gain * cached_share(columns, device)
+    memory = columns.nbytes / (bandwidth * gain)
+    return OpParts(
+        overhead_s=constants.overhead_s * columns.launches,
+        compute_s=compute,
+        memory_s=memory,
+        busy_s=(compute**SHARPNESS + memory**SHARPNESS + _NOTHING) ** (1 / SHARPNESS),
+    )
+
+
+def cached_share(columns: OpColumns, device: MemoryRates) -> Floats:
+    """How much of an operator's bytes the last-level cache may serve."""
+    result: Floats = device.l2_bytes / (device.l2_bytes + columns.nbytes)
     return result
+
+
+def op_times(columns: OpColumns, device: Device, constants: FamilyConstants) -> Floats:
+    """Seconds per kind on the device."""
+    parts = op_parts(columns, device, constants)
+    return parts.overhead_s + parts.busy_s
 
 
 def _peaks(graph: Graph, device: Device, precision: str, group: Ints) -> Floats:
