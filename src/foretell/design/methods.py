@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Protocol
 
-from foretell.design.criteria import ACriterion, DCriterion
+import numpy as np
+
+from foretell.design.criteria import DCriterion, PredictionCriterion, TraceCriterion
 from foretell.design.pool import Pool
 from foretell.design.spread import at_random, latin_hypercube
 from foretell.design.walk import optimal
@@ -24,7 +26,8 @@ class Method(Protocol):
 
 _METHODS: dict[str, Method] = {
     "d-optimal": functools.partial(optimal, criterion=DCriterion()),
-    "a-optimal": functools.partial(optimal, criterion=ACriterion()),
+    "a-optimal": functools.partial(optimal, criterion=TraceCriterion()),
+    "v-optimal": functools.partial(optimal, criterion=PredictionCriterion()),
     "latin-hypercube": latin_hypercube,
     "random": at_random,
 }
@@ -48,4 +51,7 @@ def choose(
         raise UnknownNameError("method", method, _METHODS, f"use one of {', '.join(_METHODS)}")
     if not budget_s > 0:
         raise InputError(f"a budget of {budget_s:g} s buys nothing: give one above zero")
-    return _METHODS[method](pool, budget_s, seed)
+    # Candidates that tell the same are as good as each other: chance decides, not their order.
+    order = np.random.default_rng(seed).permutation(len(pool))
+    chosen = _METHODS[method](pool.subset(order, pool.available[order]), budget_s, seed)
+    return order[chosen].tolist() if chosen else []
