@@ -1,0 +1,1 @@
+"""Measuring: real runs of workloads, what they use, and micro-benchmarks."""
