@@ -12,7 +12,7 @@ import torch
 HEADER_BYTES = 66
 """Ethernet 14, IPv4 20, TCP 32 (with timestamps): what every packet adds to its payload."""
 _REFERENCE_WIDTH = 384
-_REFERENCE_RUNS = 3
+_REFERENCE_S = 0.01
 
 
 def chosen_device(local_rank: int) -> torch.device:
@@ -47,13 +47,14 @@ class Reference:
         self.factor = torch.full((_REFERENCE_WIDTH, _REFERENCE_WIDTH), 0.01, device=device)
 
     def seconds(self) -> float:
-        """The fastest of a few runs."""
-        best = float("inf")
-        for _ in range(_REFERENCE_RUNS):
-            start = now_s(self.device)
+        """Mean of the runs of a short while, waiting for other work on the machine included."""
+        start = end = now_s(self.device)
+        runs = 0
+        while end - start < _REFERENCE_S:
             torch.mm(self.factor, self.factor)
-            best = min(best, now_s(self.device) - start)
-        return best
+            runs += 1
+            end = now_s(self.device)
+        return (end - start) / runs
 
 
 class Memory:

@@ -27,7 +27,8 @@ def collective_rows(task: Task, device: torch.device) -> list[dict[str, Any]]:
     for nbytes in task.options["sizes"]:
         call = _call(name, int(nbytes), device)
         call()
-        started, seconds = time.monotonic(), []
+        started = time.monotonic()
+        seconds: list[float] = []
         while len(seconds) < _MOST:
             reference.seconds()
             start = now_s(device)

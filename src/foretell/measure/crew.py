@@ -19,13 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from foretell.errors import CannotError
-from foretell.measure.folder import Folder
+from foretell.measure.folder import OWNER, Folder
 from foretell.measure.namespaces import INTERFACE, HostPair, first_address, why_not
 from foretell.measure.task import Answer, Task
 from foretell.measure.world import World
 
 _LOOK_AGAIN_S = 0.02
-_PATIENCE_S = 60.0
 _MORE_THAN_ASKED = 8.0
 _FAREWELL_S = 5.0
 _FIRST_PORT, _PORTS = 20_000, 12_000
@@ -34,8 +33,8 @@ _FIRST_PORT, _PORTS = 20_000, 12_000
 class Crew:
     """Workers of one World. `do` gives them one task at a time."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, world: World, patience_s: float = 60.0) -> None:
+        self.world, self.patience_s = world, patience_s
         self._stack = contextlib.ExitStack()
         self._agents: list[subprocess.Popen[bytes]] = []
         self._number = 0
@@ -67,7 +66,7 @@ class Crew:
         """Have a task done; a crash or an endless run is an answer as well."""
         self._number += 1
         self.folder.write_task(self._number, task)
-        limit_s = _PATIENCE_S + _MORE_THAN_ASKED * task.seconds
+        limit_s = self.patience_s + _MORE_THAN_ASKED * task.seconds
         started = time.monotonic()
         while True:
             answer = self.folder.read_answer(self._number)
@@ -122,6 +121,7 @@ class Crew:
         chosen = {
             "OMP_NUM_THREADS": str(self.world.threads_each),
             "FORETELL_INTERFACE": interface,
+            OWNER: str(os.getpid()),
             "PYTHONWARNINGS": "ignore",
             "TORCH_CPP_LOG_LEVEL": "ERROR",
         }

@@ -38,8 +38,9 @@ def environment(device: Device, threads: int) -> dict[str, Any]:
 
 def device_facts(device: Device) -> dict[str, Any]:
     """A device as plain data, so that another machine can forecast for it."""
-    facts = dataclasses.asdict(device)
-    return {name: value for name, value in facts.items() if value not in (None, "", {}, ())}
+    facts = {f.name: getattr(device, f.name) for f in dataclasses.fields(device)}
+    facts["peak_flops_per_s"] = dict(device.peak_flops_per_s)
+    return {name: value for name, value in facts.items() if value not in (None, "")}
 
 
 def _cuda() -> dict[str, Any]:

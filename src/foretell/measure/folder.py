@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 from foretell.measure.task import Answer, Task
+
+
+OWNER = "FORETELL_OWNER"
+"""Variable that names the process the work is for: without that there is none."""
 
 
 class Folder:
@@ -58,6 +63,10 @@ class Folder:
     def stop(self) -> None:
         """Send the crew home after its present task."""
         (self.path / "stop").touch()
+
+    def remove(self) -> None:
+        """Clear up after an owner that could not do it."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     @property
     def stopped(self) -> bool:

@@ -43,6 +43,8 @@ class Plan:
     budget_s: float | None = None
     seed: int = 0
     check_memory: bool = True
+    needs: str = ""
+    """What a machine must have to be given jobs: a Ray resource, or a Slurm constraint."""
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,11 +98,12 @@ class Sampler:
     def _plain_device(self) -> torch.device:
         return self.device if self.device.type == "cuda" else torch.device("cpu")
 
-    def _sent(self) -> int:
+    def _sent(self) -> float:
         if not self.together:
-            return 0
+            return 0.0
         dist.barrier()
-        return sent_bytes(self.interface)
+        sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        return sent_bytes(self.interface) / sharing
 
 
 def _no_mark() -> None:

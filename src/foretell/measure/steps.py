@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.utils.checkpoint import checkpoint
 
 from foretell.graph.blocks import recompute_paths, repeated_blocks
@@ -158,8 +159,6 @@ def _data_parallel(module: nn.Module, setup: Setup) -> nn.Module:
 
 
 def _shard(module: nn.Module, recipe: Recipe, mesh: DeviceMesh) -> nn.Module:
-    from torch.distributed.fsdp import fully_shard
-
     reshard = recipe.zero == 3 and recipe.reshard
     for path in repeated_blocks(module):
         fully_shard(module.get_submodule(path), mesh=mesh, reshard_after_forward=reshard)
@@ -263,6 +262,6 @@ def _sync(module: nn.Module, *, last: bool) -> Iterator[None]:
         with module.no_sync():
             yield
         return
-    if hasattr(module, "set_requires_gradient_sync"):
+    if isinstance(module, FSDPModule):
         module.set_requires_gradient_sync(last)
     yield

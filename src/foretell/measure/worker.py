@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 import torch.distributed as dist
 
@@ -25,7 +26,7 @@ from foretell.errors import ForetellError, one_line
 from foretell.graph.sources import subject_of
 from foretell.measure.clock import backend_of, chosen_device
 from foretell.measure.collectives import collective_rows
-from foretell.measure.folder import Folder
+from foretell.measure.folder import OWNER, Folder
 from foretell.measure.sampling import Sampler, Samples, gathered
 from foretell.measure.steps import Setup, make_step, why_not
 from foretell.measure.task import Answer, Task
@@ -110,6 +111,8 @@ def _next(folder: Folder, rank: int) -> tuple[int, Task] | None:
     job: list[Any] = [None]
     if rank == 0:
         while (found := folder.next_task()) is None and not folder.stopped:
+            if not psutil.pid_exists(int(os.environ[OWNER])):
+                folder.remove()
             time.sleep(_LOOK_AGAIN_S)
         if found is not None:
             job = [(found[0], found[1].to_dict())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from foretell.cluster import Device, device
 from foretell.cluster.catalogue import links
@@ -78,7 +79,7 @@ class World:
         return f"{self.processes} processes x {self.threads_each} threads on {hosts}"
 
 
-def parse_hosts(text: str) -> dict[str, object]:
+def parse_hosts(text: str) -> dict[str, Any]:
     """'1' this machine; '2@1gbit' two namespaces on it; 'a,b' other machines beside it."""
     count, _, rate = text.partition("@")
     if count.isdecimal():
