@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foretell.comm import Collective, Constants
-from foretell.graph.graph import Bools, Floats
+from foretell.graph.graph import Bools, Floats, Ints
 from foretell.graph.ops import Phase
 from foretell.parallel.exchange import gradient_exchange, with_gathers
 from foretell.parallel.finish import step_end_s
@@ -25,7 +25,11 @@ class StepRun:
 
     step_s: float
     op_s: Floats
-    """Seconds of every operator of a rank as it runs, waiting for the host included."""
+    """Seconds of every operator of the step as it runs, waiting for the host included."""
+    op_rank: Ints
+    """Pipeline rank that runs each of them."""
+    slowest: int
+    """The pipeline rank that is done last."""
     phase_s: dict[str, float]
     """Seconds of the slowest rank by phase; they sum to step_s."""
     sent_bytes: dict[str, float]
@@ -69,6 +73,8 @@ def run_step(placed: Placed, times: OpTimes, constants: Constants | None = None)
     return StepRun(
         step_s=float(ends[slowest]) + times.loop_s,
         op_s=np.concatenate([work.op_s, work.optimizer_op_s]),
+        op_rank=work.op_rank,
+        slowest=slowest,
         phase_s=_phases(
             work,
             mine,

@@ -101,11 +101,11 @@ def assemble(placed: Placed, run: StepRun, trust: Trust, predictor: str) -> Fore
 
 
 def _compute_breakdown(placed: Placed, run: StepRun) -> dict[str, dict[str, float]]:
-    """Seconds by operator class and by module, of a rank that runs an even part of the layers."""
-    step, pp = placed.local.step, placed.layout.pp
-    per_step = np.where(step.op_phase == Phase.OPTIMIZER, 1, placed.microbatches) / pp
-    seconds = run.op_s * per_step
+    """Seconds of the slowest rank by operator class and by module."""
+    step = placed.local.step
     optimizing = step.op_phase == Phase.OPTIMIZER
+    times_run = np.where(optimizing, 1, placed.microbatches) * (run.op_rank == run.slowest)
+    seconds = run.op_s * times_run
     planned = float(seconds[optimizing].sum())
     if planned:
         seconds[optimizing] *= run.phase_s.get(Phase.OPTIMIZER.label, planned) / planned
