@@ -46,6 +46,11 @@ class Placed:
         return self.whole.recipe.accumulation(self.layout.dp)
 
     @property
+    def gathers(self) -> bool:
+        """Whether ranks keep shards of parameters and gather them before use."""
+        return self.whole.recipe.zero == 3 and self.layout.shard > 1
+
+    @property
     def groups(self) -> dict[str, Group]:
         """The ranks that talk to each other, by axis."""
         return _groups(self.cluster, self.layout)

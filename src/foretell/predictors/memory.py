@@ -160,9 +160,9 @@ def largest_batch(
     return low
 
 
-def memory_timeline(workload: Workload) -> Floats:
+def memory_timeline(workload: Workload, holding: Holding = ALONE) -> Floats:
     """Bytes of tensors alive during each operator of the step."""
-    return _Liveness(workload, ALONE).timeline
+    return _Liveness(workload, holding).timeline
 
 
 @dataclass(frozen=True, kw_only=True)
