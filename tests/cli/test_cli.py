@@ -55,6 +55,19 @@ def test_json_is_one_object_on_stdout_with_the_largest_batch_when_asked() -> Non
     assert answer["subject"]["batch"] == answer["max_batch"]
 
 
+def test_the_largest_batch_that_divides_the_global_batch_is_forecast() -> None:
+    args = ["predict", "timm:resnet50", "--cluster", "2xt4", "--global-batch", "720", "--max-batch"]
+    answer = json.loads(run(*args, "--json").stdout)
+    assert answer["fits"] is True
+    assert answer["subject"]["batch"] == answer["max_batch"]
+    assert answer["subject"]["global_batch"] == 720
+    assert answer["max_batch"] < 360
+    assert 360 % answer["max_batch"] == 0
+    given = json.loads(run(*args, "--batch", "10", "--json").stdout)
+    assert given["subject"]["batch"] == 10
+    assert given["max_batch"] == answer["max_batch"]
+
+
 def test_a_trace_holds_every_operator(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     done = run("predict", "timm:resnet18", "--batch", "8", "--trace", str(path))

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from foretell.errors import InputError
-
 FORWARD, BACKWARD, WEIGHTS = "F", "B", "W"
 _NEVER = float("inf")
 Task = tuple[str, int, int]
@@ -82,12 +80,6 @@ def run_schedule(
     `asked_for`: transfers begin when their receiver waits, as gloo's do. On GPUs hosts run ahead
     and ask early. `whole`: every microbatch is played and has its spans, none is extrapolated.
     """
-    virtual = len(stages) // pp
-    if virtual > 1 and micro % pp:
-        raise InputError(
-            f"schedule=interleaved deals microbatches out in rounds of pp={pp}, and "
-            f"{micro} do not divide: change global_batch or batch"
-        )
     few = _ROUNDS * pp
     if few < micro and not whole:
         longer, shorter = (_simulate(schedule, stages, pp, n, asked_for) for n in (few, few - pp))
