@@ -453,6 +453,18 @@ def test_sequences_are_needed_to_split_them() -> None:
         foretell.predict("timm:resnet18", cluster="2xa100-80gb", tp=2, sp=True)
 
 
+@pytest.mark.parametrize("model", ["timm:vit_base_patch16_224", "timm:resnet18"])
+def test_context_parallelism_is_refused_for_models_that_read_images(model: str) -> None:
+    with pytest.raises(InputError, match=r"cp=2 .* reads images, not sequences"):
+        foretell.predict(model, cluster="2xa100-80gb", cp=2)
+
+
+def test_heads_that_do_not_divide_are_named_before_widths() -> None:
+    for reference in ("hf:bert-base-uncased", "timm:vit_base_patch16_224"):
+        with pytest.raises(InputError, match="tp=5 does not divide the 12 attention heads"):
+            foretell.predict(reference, cluster="5xa100-80gb", tp=5)
+
+
 def test_a_gather_before_the_first_operator_is_counted_to_it() -> None:
     graph = graph_of(f"{GPT},rope", precision="bf16")
     answer = forecast(graph, "2xa100-80gb", tp=2, sp=True)

@@ -154,10 +154,16 @@ def _messages(
 def _check(workload: Workload, shares: Shares) -> None:
     graph = workload.graph
     if shares.cp > 1:
-        if not (graph.op_class == OpClass.ATTENTION).any() or not workload.seq:
+        sample = graph.meta.get("sample", "sample")
+        if not workload.seq:
+            raise InputError(
+                f"cp={shares.cp} splits sequences between ranks, and this model reads {sample}s, "
+                "not sequences of tokens: use dp"
+            )
+        if not (graph.op_class == OpClass.ATTENTION).any():
             raise InputError(
                 f"cp={shares.cp} splits sequences between ranks, and this model has no fused "
-                "attention over a sequence: use dp"
+                "attention over them: use dp"
             )
         if workload.seq % shares.cp:
             raise InputError(
