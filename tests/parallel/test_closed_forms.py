@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 
 import numpy as np
@@ -149,6 +150,18 @@ def test_tensor_parallel_ranks_share_products_and_parameters(gpt: Graph, tp: int
     # two sums forward and two backward in every block, one after the embedding, one for the head
     sums = [c for c in placed.messages.collective if c.value == "all_reduce"]
     assert len(sums) == 4 * 8 + 3 + 1 + 1
+
+
+def test_a_stage_with_more_work_than_the_others_is_named() -> None:
+    plan = {"pp": 4, "batch": 1, "global_batch": 32}
+    model = "transformer:layers=8,hidden=512,heads=8,seq=256,vocab={}"
+    even, uneven = (
+        forecast(graph_of(model.format(vocab), precision="bf16"), "4xa100-80gb", **plan).notes
+        for vocab in (512, 100_000)
+    )
+    assert not any("more work" in note for note in even)
+    (said,) = (note for note in uneven if "more work" in note)
+    assert re.match(r"stage 3 has \d+% more work than the mean of the 4 pipeline stages", said)
 
 
 def test_embedding_and_head_may_be_stages_of_their_own(gpt: Graph) -> None:

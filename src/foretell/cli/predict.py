@@ -52,7 +52,7 @@ def predict(
         Optional[int],
         typer.Option(
             parser=whole_number,
-            help="Samples per device and forward pass; 32 if left out.",
+            help="Samples per model copy and forward pass; 32 if left out.",
             rich_help_panel=_HOW,
         ),
     ] = None,

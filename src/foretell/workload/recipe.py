@@ -29,7 +29,7 @@ _COMPUTE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Parallelism):
-    """What can be said about a job before its batch per device is known."""
+    """What can be said about a job before its batch per model copy is known."""
 
     mode: str = "train"
     precision: str = "fp32"
@@ -96,7 +96,7 @@ class Recipe(Settings):
     """The training (or inference) settings that go with a Graph."""
 
     batch: int = 1
-    """Samples per device and forward pass."""
+    """Samples per model copy (data-parallel replica) and forward pass."""
 
     @property
     def training(self) -> bool:
