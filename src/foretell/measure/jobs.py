@@ -83,6 +83,8 @@ def collective_jobs(chosen: Sequence[World], task: Task) -> list[Job]:
 
 def operator_jobs(chosen: Sequence[World], task: Task) -> list[Job]:
     """Single operators over their usual sizes, in every world."""
+    from foretell.graph.sources.op_sweep import op_sweep
+
     return [job(options, world, task) for world in chosen for options in op_sweep()]
 
 
