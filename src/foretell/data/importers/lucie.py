@@ -3,7 +3,7 @@
 Two tables, made by the authors from the logs of their search for a parallel plan:
 - all_iters_w_dp.csv has one row per iteration at 2048 tokens. A configuration (GPUs, TP, PP, global
   batch, ZeRO stage) is one record: the median of its iterations, which passes over the slow first
-  one and those that wait for the disk. It has the origin of its first iteration, the others count
+  one and rare ones that take minutes. It has the origin of its first iteration, the others count
   as merged. The micro batch is not in the table; the authors' notes list it. Three configurations
   are left out, for which what is listed does not divide the global batch.
 - expe_summary.csv has one row per run at 4096 tokens; the step is the global batch over samples per
