@@ -7,6 +7,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+FOLDERS = {
+    "llm_foundry": "llm-foundry",
+    "mlperf": "mlperf_training",
+    "pollux": "pollux_osdi21",
+    "sia": "sia_sosp23",
+}
+"""Sources whose folder has another name."""
 
 
 def data_directory() -> Path | None:

@@ -12,7 +12,19 @@ from foretell.data.importers.source import Source
 from foretell.data.record import Record, Reject
 from foretell.errors import InputError, UnknownNameError
 
-NAMES = ()
+NAMES = (
+    "elasticflow",
+    "llm_foundry",
+    "lucie",
+    "megatron_bridge",
+    "megatron_golden",
+    "mlperf",
+    "nemo",
+    "pollux",
+    "rubick",
+    "sia",
+    "vtrain",
+)
 
 
 @dataclass
