@@ -62,6 +62,8 @@ def test_launchers(
         ("--max_steps -1 --num_train_epochs 2", {"epochs": 2}),
         ("--fsdp 'shard_grad_op auto_wrap' --fp16", {"precision": "amp-fp16", "zero": 2}),
         ("--fsdp full_shard offload", {"zero": 3, "offload_optimizer": True}),
+        ("--fsdp 'hybrid_shard auto_wrap'", {"zero": 3, "shard": 4}),
+        ("--fsdp hybrid_shard_zero2", {"zero": 2, "shard": 4}),
         ("--fsdp no_shard --ddp_bucket_cap_mb 50", {"zero": 0, "bucket_mb": 50}),
         ("--torch_compile --gradient_checkpointing True", {"compile": True, "recompute": "full"}),
         ("--optim adamw_bnb_8bit --max_steps 5", {"steps": 5}),
@@ -104,6 +106,38 @@ def test_megatron_flags(tmp_path: Path, flags: str, expected: dict[str, Any]) ->
     assert options.pop("batch") == 1
     options.pop("master_weights", None)
     assert options == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("fsdp_sharding_strategy: HYBRID_SHARD", {"zero": 3, "shard": 8}),
+        ("fsdp_sharding_strategy: 4", {"zero": 3, "shard": 8}),
+        ("fsdp_sharding_strategy: _HYBRID_SHARD_ZERO2", {"zero": 2, "shard": 8}),
+        ("fsdp_reshard_after_forward: HYBRID_SHARD", {"zero": 3, "shard": 8}),
+        ("fsdp_sharding_strategy: FULL_SHARD", {"zero": 3}),
+    ],
+)
+def test_hybrid_sharding_keeps_a_copy_in_every_node(
+    tmp_path: Path, settings: str, expected: dict[str, Any]
+) -> None:
+    launch = read(
+        tmp_path,
+        f"distributed_type: FSDP\nfsdp_config:\n  {settings}\nnum_machines: 4\nnum_processes: 32\n",
+    )
+    assert dict(launch.options) == expected
+    assert launch.notes == ()
+
+
+def test_a_stated_number_of_shards_goes_before_the_node(tmp_path: Path) -> None:
+    launch = read(
+        tmp_path,
+        "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n"
+        "num_machines: 2\nnum_processes: 16\nparallelism_config:\n"
+        "  parallelism_config_dp_replicate_size: 4\n  parallelism_config_dp_shard_size: 4\n",
+    )
+    assert (launch.options["shard"], launch.options["dp"]) == (4, 16)
+    assert launch.shards_within_node is None
 
 
 SHAPE = "--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --seq-length 512"

@@ -144,3 +144,8 @@ def _parallelism(source: Source, facts: Facts) -> None:
     shares = [fact for name in ("dp_replicate", "dp_shard") if (fact := facts.fact(name))]
     if shares:
         facts.say("dp", math.prod(fact.value for fact in shares), shares[-1].where)
+    shard = facts.fact("dp_shard")
+    if shard is not None and shard.value > 1:
+        # FSDP shards over the ranks that split sequences as well.
+        facts.say("shard", shard.value * (facts.get("cp") or 1), shard.where)
+        facts.say("zero", 3, shard.where, Strength.DEFAULT)

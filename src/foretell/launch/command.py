@@ -120,10 +120,11 @@ def read_start(start: Start, name: str, facts: Facts, nearby: Nearby) -> Flags:
         _mpi(start.before, name, facts)
     if start.launcher:
         flags = Flags(start.launcher_words, name, facts)
+        where = f"{name}:{start.line} {start.launcher}"
         if start.launcher == "torchrun":
-            _torchrun(flags, f"{name}:{start.line} torchrun", facts)
+            _torchrun(flags, where, facts)
         elif start.launcher == "deepspeed":
-            _deepspeed(flags, facts, nearby)
+            _deepspeed(flags, where, facts, nearby)
         else:
             read_accelerate_flags(flags, facts, nearby)
         flags.note_rest(facts)
@@ -209,7 +210,7 @@ def _torchrun(flags: Flags, where: str, facts: Facts) -> None:
         facts.whole("processes_per_node", *processes)
 
 
-def _deepspeed(flags: Flags, facts: Facts, nearby: Nearby) -> None:
+def _deepspeed(flags: Flags, where: str, facts: Facts, nearby: Nearby) -> None:
     facts.kind("deepspeed")
     for name, fact in (("num-nodes", "nodes"), ("num-gpus", "processes_per_node")):
         if (found := flags.take(name)) is not None and str(found[0]) != "-1":
@@ -223,7 +224,7 @@ def _deepspeed(flags: Flags, facts: Facts, nearby: Nearby) -> None:
     if (hosts_file := flags.take("hostfile", "H")) is not None:
         _hosts(*hosts_file, facts, nearby)
     elif facts.get("reserved_nodes") is None:
-        facts.say("nodes", 1, "deepspeed without a hostfile", Strength.DEFAULT)
+        facts.say("nodes", 1, where, Strength.DEFAULT)
 
 
 def _hosts(reference: str, where: str, facts: Facts, nearby: Nearby) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -20,6 +21,8 @@ class Strength(IntEnum):
     FILE = 1
     """Said in a file whose values a command may override."""
     STATED = 2
+    GIVEN = 3
+    """Given beside the file."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Facts:
         self.path = path
         self.kinds: list[str] = []
         self.notes: list[str] = []
+        self.settled_by: dict[str, tuple[str, ...]] = {}
         self._facts: dict[str, Fact] = {}
 
     def kind(self, name: str) -> None:
@@ -45,10 +49,14 @@ class Facts:
         if name not in self.kinds:
             self.kinds.append(name)
 
-    def note(self, text: str) -> None:
-        """Remember something that was seen but not understood and may matter."""
+    def note(self, text: str, *, settled_by: tuple[str, ...] = ()) -> None:
+        """Remember something that was seen but not understood and may matter.
+
+        Options in `settled_by` leave nothing of it open once they are given.
+        """
         if text not in self.notes:
             self.notes.append(text)
+            self.settled_by[text] = settled_by
 
     def say(self, name: str, value: Any, where: str, strength: Strength = Strength.STATED) -> None:
         """Record a value; a second one of equal strength must be the same."""
@@ -64,7 +72,14 @@ class Facts:
             weak, strong = sorted((known, new), key=lambda fact: fact.strength)
             self._facts[name] = strong
             if weak.strength != Strength.DEFAULT:
-                self.note(f"{weak.where} {weak.value} gives way to {strong.where} {strong.value}")
+                self.note_yielding(name, weak, strong)
+
+    def note_yielding(self, name: str, weak: Fact, strong: Fact) -> None:
+        """Note what was said and what is used instead."""
+        self.note(
+            f"{name.replace('_', ' ')} {weak.value} ({weak.where}) gives way to {strong.value} "
+            f"({strong.where})"
+        )
 
     def contradiction(self, what: str, one: Fact, other: Fact) -> InputError:
         """The sentence for two values that cannot both hold."""
@@ -133,6 +148,10 @@ class Facts:
             self.note(f"{where} is {_short(raw)}, which the file does not say")
             return True
         return False
+
+    def all(self) -> Mapping[str, Fact]:
+        """Every value with its place."""
+        return self._facts
 
     def get(self, name: str) -> Any:
         """The value under a name, or None."""

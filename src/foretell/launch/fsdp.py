@@ -72,7 +72,7 @@ def say_strategy(text: str, where: str, facts: Facts) -> None:
     facts.kind("fsdp")
     facts.say("zero", stage, where)
     if within_node:
-        facts.note(f"{where} {text} shards within a node only; taken as sharded over all devices")
+        facts.say("shards_within_node", True, where)
 
 
 def read_document(document: Document, facts: Facts) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Any
 
-from foretell.errors import InputError
+from foretell.launch.batches import copies_of, settle_batches, shard_in_node
 from foretell.launch.facts import Fact, Facts
 from foretell.launch.launch import Launch
 from foretell.launch.layout import Layout, resolve_layout
@@ -30,6 +29,7 @@ _AS_STATED = (
     "cp",
     "ep",
     "zero",
+    "shard",
     "schedule",
     "virtual_stages",
     "offload_optimizer",
@@ -46,21 +46,32 @@ def resolve(facts: Facts) -> Launch:
     options = {name: fact for name in _AS_STATED if (fact := facts.fact(name)) is not None}
     _precision(facts, options)
     _bucket(facts, options)
-    replicas = _replicas(facts, layout)
-    _batches(facts, replicas, options)
+    copies = _copies(facts, layout)
+    _batches(facts, copies, options)
+    hybrid = facts.fact("shards_within_node") if "shard" not in options else None
+    if hybrid is not None:
+        _shard(facts, layout, copies, hybrid, options)
     if layout.cluster is not None and layout.device is not None:
         options["cluster"] = Fact(layout.cluster, layout.device.where)
+    told = {
+        "world_size": layout.world,
+        "nodes": layout.nodes,
+        "gpus_per_node": layout.gpus_per_node,
+        "device_hint": layout.device,
+        "time_limit_s": facts.fact("time_limit_s"),
+        "accumulation": facts.fact("accumulation"),
+        "shards_within_node": hybrid,
+    }
     return Launch(
         path=facts.path,
         kinds=tuple(facts.kinds),
         options=MappingProxyType({name: fact.value for name, fact in options.items()}),
-        world_size=_value(layout.world),
-        nodes=_value(layout.nodes),
-        gpus_per_node=_value(layout.gpus_per_node),
-        device_hint=_value(layout.device),
-        time_limit_s=facts.get("time_limit_s"),
-        origins=MappingProxyType({name: fact.where for name, fact in options.items()}),
+        **{name: None if fact is None else fact.value for name, fact in told.items()},
+        origins=MappingProxyType(
+            {name: fact.where for name, fact in (told | options).items() if fact is not None}
+        ),
         notes=tuple(facts.notes),
+        settled_by=MappingProxyType(facts.settled_by),
     )
 
 
@@ -98,66 +109,37 @@ def _bucket(facts: Facts, options: dict[str, Fact]) -> None:
     options["bucket_mb"] = Fact(round(megabytes, 3), elements.where)
 
 
-def _replicas(facts: Facts, layout: Layout) -> Fact | None:
+def _copies(facts: Facts, layout: Layout) -> Fact | None:
     """Data-parallel copies of the model."""
-    parts = [fact for name in ("tp", "pp", "cp") if (fact := facts.fact(name)) is not None]
-    size = 1
-    for part in parts:
-        size *= part.value
-    world = layout.world
-    if world is None:
-        return facts.fact("dp")
-    if world.value % size:
-        product = " x ".join(f"{part.value} ({part.where})" for part in parts)
-        raise InputError(
-            f"{facts.path}: {product} = {size} devices per copy of the model do not divide "
-            f"{world.value} devices ({world.where}): change one of them"
-        )
-    experts, pp = facts.fact("ep"), facts.get("pp") or 1
-    if experts is not None and world.value % (experts.value * pp):
-        raise InputError(
-            f"{facts.path}: {experts.value} groups of experts ({experts.where}) do not divide "
-            f"{world.value // pp} devices per pipeline stage ({world.where}): change one of them"
-        )
-    copies, stated = Fact(world.value // size, world.where), facts.fact("dp")
+    stated = facts.fact("dp")
+    if layout.world is None:
+        return stated
+    copies = copies_of(facts, layout.world)
     if stated is not None and stated.value != copies.value:
         raise facts.contradiction("the number of data-parallel copies", stated, copies)
     return copies
 
 
-def _batches(facts: Facts, replicas: Fact | None, options: dict[str, Fact]) -> None:
-    """The global batch is batch x accumulation x copies, whichever of them are stated."""
+def _batches(facts: Facts, copies: Fact | None, options: dict[str, Fact]) -> None:
+    if copies is None:
+        return
     whole, micro, times = (facts.fact(n) for n in ("global_batch", "batch", "accumulation"))
-    if replicas is None:
-        if whole is None and times is not None and times.value > 1:
-            facts.note(
-                f"{times.where} {times.value} counts only once the number of devices is known"
-            )
-        return
-    if whole is None:
-        if micro is not None and times is not None:
-            total = micro.value * times.value * replicas.value
-            options["global_batch"] = Fact(total, times.where)
-        elif times is not None and times.value > 1:
-            facts.note(f"{times.where} {times.value} counts only once the batch is known")
-        return
-    known = [fact for fact in (micro, times) if fact is not None]
-    product = replicas.value
-    for fact in known:
-        product *= fact.value
-    exact = len(known) == 2
-    if whole.value % product or (exact and whole.value != product):
-        shown = " x ".join(f"{fact.value} ({fact.where})" for fact in known)
-        shown = f"{shown} x " if shown else ""
-        relation = "is not" if exact else "is not a multiple of"
-        raise InputError(
-            f"{facts.path}: a global batch of {whole.value} ({whole.where}) {relation} "
-            f"{shown}{replicas.value} data-parallel copies ({replicas.where}) = {product}: "
-            "change one of them"
+    whole, micro = settle_batches(facts.path, whole, micro, times, copies)
+    for name, fact in (("global_batch", whole), ("batch", micro)):
+        if fact is not None:
+            options[name] = fact
+
+
+def _shard(
+    facts: Facts, layout: Layout, copies: Fact | None, hybrid: Fact, options: dict[str, Fact]
+) -> None:
+    """Hybrid sharding keeps a copy in every node."""
+    if layout.gpus_per_node is not None:
+        shard = shard_in_node(facts, copies, layout.gpus_per_node.value)
+        options["shard"] = Fact(shard, hybrid.where)
+    else:
+        facts.note(
+            f"{hybrid.where} shards within a node, whose devices the file does not count: "
+            "give the cluster",
+            settled_by=("cluster", "shard"),
         )
-    if micro is None and times is not None:
-        options["batch"] = Fact(whole.value // product, whole.where)
-
-
-def _value(fact: Fact | None) -> Any:
-    return None if fact is None else fact.value
