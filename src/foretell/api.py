@@ -75,21 +75,15 @@ class Case(Settings):
         )
 
 
-def case_from_launch(launch: Launch, given: Mapping[str, Any]) -> Case:
-    """The case a launch file describes; `given` goes before what it says.
-
-    What neither says and a forecast needs is asked for by name.
-    """
-    lacking = [name for name in launch.missing() if name not in given]
-    if "global_batch" in given and "batch" in lacking:
-        lacking.remove("batch")
-    if lacking:
+def case_from_launch(launch: Launch) -> Case:
+    """The case a launch file describes; what it does not say and a forecast needs is asked for."""
+    if lacking := launch.missing():
         hint = f" (it speaks of {launch.device_hint})" if launch.device_hint else ""
         raise InputError(
             f"{launch.path!r} does not say {' and '.join(lacking)}{hint}: give "
             + " and ".join("the model" if n == "model" else f"--{n}" for n in lacking)
         )
-    return Case.from_mapping({**launch.options, **given})
+    return Case.from_mapping(launch.options)
 
 
 def predict(
