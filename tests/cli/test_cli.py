@@ -12,9 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from foretell.api import Case
-from foretell.cli import main
+from foretell.cli import app, main
 from foretell.cli.predict import predict
 
 COMMAND = [sys.executable, "-c", "from foretell.cli import main; main()"]
@@ -317,6 +318,46 @@ def test_options_beside_a_launch_file_go_before_it(tmp_path: Path) -> None:
     done = run("predict", "--from", "train.sbatch", *beside, "--json", cwd=tmp_path)
     assert "tp=4" in json.loads(done.stdout)["subject"]["parallel"]
     assert json.loads(done.stdout)["subject"]["batch"] == 2
+
+
+def test_what_gives_way_to_an_option_is_told_in_the_notes(tmp_path: Path) -> None:
+    (tmp_path / "train.sbatch").write_text(SCRIPT)
+    beside = ("--cluster", "8xa100-80gb", "--no-master-weights", "--batch", "4")
+    done = run("predict", "--from", "train.sbatch", *beside, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["breakdown"]["memory"].get("master_weights", 0) == 0
+    for note in (
+        "world size 16 (train.sbatch:5 --nproc_per_node) gives way to 8 (--cluster)",
+        "batch 1 (train.sbatch:7 --micro-batch-size) gives way to 4 (--batch)",
+        "master weights True (train.sbatch:8 --bf16) gives way to False (--no-master-weights)",
+    ):
+        assert note in answer["notes"]
+
+
+def test_an_option_that_breaks_a_launch_file_gets_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "train.sbatch").write_text(SCRIPT)
+    beside = ("--cluster", "2x8xa100-80gb", "--batch", "3")
+    done = run("predict", "--from", "train.sbatch", *beside, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "16 (train.sbatch:7 --global-batch-size)" in done.stderr
+    assert "3 (--batch)" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(Case) if f.type == "bool"])
+def test_every_switch_can_be_turned_off(name: str) -> None:
+    command = typer.main.get_command(app).commands["predict"]  # type: ignore[attr-defined]
+    words = [f"--{prefix}{name.replace('_', '-')}" for prefix in ("", "no-")]
+    on, off = (command.make_context("predict", ["timm:resnet18", word]) for word in words)
+    assert (on.params[name], off.params[name]) == (True, False)
+    assert off.get_parameter_source(name).name == "COMMANDLINE"
+
+
+def test_help_does_not_list_what_is_off_anyway() -> None:
+    shown = run("predict", "--help").stdout
+    assert "--no-overlap" in shown
+    assert "--no-master-weights" not in shown
 
 
 def test_a_pipeline_trace_has_a_process_per_stage(tmp_path: Path) -> None:
