@@ -78,9 +78,12 @@ class Case(Settings):
 def case_from_launch(launch: Launch) -> Case:
     """The case a launch file describes; what it does not say and a forecast needs is asked for."""
     if lacking := launch.missing():
-        hint = f" (it speaks of {launch.device_hint})" if launch.device_hint else ""
+        hints = [note for note in launch.notes if set(launch.settled_by[note]) & set(lacking)]
+        if launch.device_hint and not hints:
+            hints = [f"it speaks of {launch.device_hint}"]
+        shown = f" ({'; '.join(hints)})" if hints else ""
         raise InputError(
-            f"{launch.path!r} does not say {' and '.join(lacking)}{hint}: give "
+            f"{launch.path!r} does not say {' and '.join(lacking)}{shown}: give "
             + " and ".join("the model" if n == "model" else f"--{n}" for n in lacking)
         )
     return Case.from_mapping(launch.options)

@@ -161,6 +161,7 @@ def test_what_no_longer_factors_names_the_file_and_the_option(
         (MEGATRON, {"schedule": "1f1b"}, {"virtual_stages"}),
         (MEGATRON, {"precision": "amp-bf16"}, {"master_weights"}),
         (MEGATRON + " --recompute-activations", {"mode": "infer"}, {"recompute", "master_weights"}),
+        (MEGATRON, {"optimizer": "adafactor"}, {"fused_optimizer"}),
         (HYBRID, {"zero": 0}, {"shard"}),
     ],
 )

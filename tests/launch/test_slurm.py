@@ -69,6 +69,8 @@ def job(tmp_path: Path, directives: str, command: str = "srun python train.py") 
         ("--nodes=1 --gres=gpu:2\n--partition=gpu-a40", 1, 2, "a40"),
         ("--nodes=1 --gres=gpu:titan-v:2", 1, 2, "titan-v"),
         ("--nodes=2 # two of them\n--gres=gpu:8", 2, 8, None),
+        ('--nodes=2\n--gres="gpu:a40:8"', 2, 8, "a40"),
+        ("--nodes=1 --gres=gpu:8\n--constraint='a40'", 1, 8, "a40"),
     ],
 )
 def test_machines(
@@ -103,6 +105,11 @@ def test_slurm_variables_follow_from_the_reservation(tmp_path: Path) -> None:
 
 def test_a_step_may_use_fewer_nodes(tmp_path: Path) -> None:
     assert job(tmp_path, "-N 4\n--gres=gpu:8", "srun -N 1 python train.py").nodes == 1
+
+
+def test_a_constraint_without_a_device_is_noted(tmp_path: Path) -> None:
+    launch = job(tmp_path, '--nodes=1 --gres=gpu:8\n-C "gpu&hbm80g"')
+    assert any("gpu hbm80g names no device Foretell knows" in note for note in launch.notes)
 
 
 def test_several_kinds_of_gpu_are_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from foretell.cluster import Cluster, parse_cluster
+from foretell.graph.optimizer import FUSED
 from foretell.launch.batches import copies_of, settle_batches, shard_in_node
 from foretell.launch.facts import Fact, Facts, Strength
 from foretell.launch.launch import Launch
@@ -86,6 +87,8 @@ def _replaced(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "shard", "zero"
     if given.get("precision", LOW_PRECISIONS[0]) not in LOW_PRECISIONS:
         yield "master_weights", "precision"
+    if given.get("optimizer", FUSED[0]) not in FUSED:
+        yield "fused_optimizer", "optimizer"
     if given.get("mode") == "infer":
         yield from ((name, "mode") for name in _OF_TRAINING)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -11,6 +12,25 @@ from typing import Any
 from foretell.errors import InputError
 
 _LARGEST = 10**18
+# Facts that are no options -> the option that settles them.
+_SETTLING = {
+    "accumulation": "global_batch",
+    **dict.fromkeys(
+        (
+            "nodes",
+            "processes_per_node",
+            "world_size",
+            "tasks",
+            "tasks_per_node",
+            "gpus_per_task",
+            "step_nodes",
+            "reserved_nodes",
+            "reserved_gpus",
+            "reserved_gpus_per_node",
+        ),
+        "cluster",
+    ),
+}
 
 
 class Strength(IntEnum):
@@ -43,6 +63,7 @@ class Facts:
         self.notes: list[str] = []
         self.settled_by: dict[str, tuple[str, ...]] = {}
         self._facts: dict[str, Fact] = {}
+        self._strongest = Strength.GIVEN
 
     def kind(self, name: str) -> None:
         """Remember that a reader found something."""
@@ -58,8 +79,18 @@ class Facts:
             self.notes.append(text)
             self.settled_by[text] = settled_by
 
+    @contextlib.contextmanager
+    def at_most(self, strength: Strength) -> Iterator[None]:
+        """What is said inside is no stronger than `strength`."""
+        before, self._strongest = self._strongest, strength
+        try:
+            yield
+        finally:
+            self._strongest = before
+
     def say(self, name: str, value: Any, where: str, strength: Strength = Strength.STATED) -> None:
         """Record a value; a second one of equal strength must be the same."""
+        strength = min(strength, self._strongest)
         new, known = Fact(value, where, strength), self._facts.get(name)
         if known is None:
             self._facts[name] = new
@@ -81,6 +112,13 @@ class Facts:
             f"({strong.where})"
         )
 
+    def note_unknown(self, word: str, where: str, option: str) -> None:
+        """Note a word that Foretell does not know, and the option that settles it."""
+        self.note(
+            f"{where} {_short(word)} is not known to Foretell: give --{option}",
+            settled_by=(option,),
+        )
+
     def contradiction(self, what: str, one: Fact, other: Fact) -> InputError:
         """The sentence for two values that cannot both hold."""
         return InputError(
@@ -98,22 +136,22 @@ class Facts:
         least: int = 1,
     ) -> None:
         """Record a whole number if `raw` is one; "auto" and unknown variables say nothing."""
-        value = self.parse_whole(raw, where, least=least)
+        value = self.parse_whole(raw, where, least=least, option=_SETTLING.get(name, name))
         if value is not None:
             self.say(name, value, where, strength)
 
-    def parse_whole(self, raw: Any, where: str, *, least: int = 1) -> int | None:
-        """The whole number in `raw`; None when it says nothing."""
-        number = self.parse_number(raw, where)
+    def parse_whole(self, raw: Any, where: str, *, least: int = 1, option: str = "") -> int | None:
+        """The whole number in `raw`; None when it says nothing about `option`."""
+        number = self.parse_number(raw, where, option=option)
         if number is None:
             return None
         if not float(number).is_integer() or not least <= number <= _LARGEST:
             raise InputError(f"{where} is {raw}: write a whole number of {least} or more")
         return int(number)
 
-    def parse_number(self, raw: Any, where: str) -> float | int | None:
-        """The number in `raw`; None when it says nothing."""
-        if self.silent(raw, where):
+    def parse_number(self, raw: Any, where: str, *, option: str = "") -> float | int | None:
+        """The number in `raw`; None when it says nothing about `option`."""
+        if self.silent(raw, where, option=option):
             return None
         value: float | int | None = None
         if isinstance(raw, (int, float)) and not isinstance(raw, bool):
@@ -140,12 +178,14 @@ class Facts:
             return False
         raise InputError(f"{where} is {_short(raw)}: write true or false")
 
-    def silent(self, raw: Any, where: str) -> bool:
+    def silent(self, raw: Any, where: str, *, option: str = "") -> bool:
         """Whether a value says nothing: absent, left to the program, or an unknown variable."""
         if raw is None or (isinstance(raw, str) and raw.strip().lower() in ("", "auto", "null")):
             return True
         if is_unknown(raw):
-            self.note(f"{where} is {_short(raw)}, which the file does not say")
+            self.note(
+                f"{where} is {_short(raw)}, which the file does not say", settled_by=(option,)
+            )
             return True
         return False
 

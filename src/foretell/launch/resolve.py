@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
+from foretell.errors import InputError
 from foretell.launch.batches import copies_of, settle_batches, shard_in_node
 from foretell.launch.facts import Fact, Facts
 from foretell.launch.launch import Launch
@@ -15,6 +16,8 @@ _AS_STATED = (
     "image_size",
     "seq",
     "optimizer",
+    "fused_optimizer",
+    "fp32_gradients",
     "compile",
     "channels_last",
     "recompute",
@@ -32,6 +35,10 @@ _AS_STATED = (
     "shard",
     "schedule",
     "virtual_stages",
+    "overlap",
+    "prefetch",
+    "tp_plan",
+    "tp_joint",
     "offload_optimizer",
     "bucket_mb",
     "batch",
@@ -45,9 +52,11 @@ def resolve(facts: Facts) -> Launch:
     layout = resolve_layout(facts)
     options = {name: fact for name in _AS_STATED if (fact := facts.fact(name)) is not None}
     _precision(facts, options)
+    _habits(facts, options)
     _bucket(facts, options)
     copies = _copies(facts, layout)
     _batches(facts, copies, options)
+    _instances(facts, copies, options)
     hybrid = facts.fact("shards_within_node") if "shard" not in options else None
     if hybrid is not None:
         _shard(facts, layout, copies, hybrid, options)
@@ -94,9 +103,30 @@ def _precision(facts: Facts, options: dict[str, Fact]) -> None:
         options["precision"] = stated
     elif weights is not None:
         options["precision"] = weights
+    elif (left := facts.fact("open_format")) is not None:
+        facts.note(
+            f"{left.where} {left.value} leaves the precision open: give --precision",
+            settled_by=("precision",),
+        )
     source = fp8 or (stated if low else None)
     if engine is not None and source is not None:
         options["master_weights"] = Fact(True, source.where)
+
+
+def _habits(facts: Facts, options: dict[str, Fact]) -> None:
+    """What Megatron and DeepSpeed do unless told otherwise, and what comes to nothing."""
+    engine, zero = facts.fact("engine"), facts.get("zero") or 0
+    if engine is not None and zero < 3:
+        options.setdefault("overlap", Fact(False, engine.where))
+    if engine is not None and engine.value == "megatron":
+        options.setdefault("fused_optimizer", Fact(True, engine.where))
+        # Sharded gradients have no buffer that is as wide as the weights.
+        if facts.get("number_format") == "bf16" and zero < 2:
+            options.setdefault("fp32_gradients", Fact(True, engine.where))
+    if facts.get("offload_optimizer"):
+        options.pop("fused_optimizer", None)
+    if (facts.get("tp") or 1) == 1:
+        options.pop("sp", None)
 
 
 def _bucket(facts: Facts, options: dict[str, Fact]) -> None:
@@ -128,6 +158,20 @@ def _batches(facts: Facts, copies: Fact | None, options: dict[str, Fact]) -> Non
     for name, fact in (("global_batch", whole), ("batch", micro)):
         if fact is not None:
             options[name] = fact
+
+
+def _instances(facts: Facts, copies: Fact | None, options: dict[str, Fact]) -> None:
+    """Megatron may keep several copies of what its optimizer shards."""
+    instances = facts.fact("optimizer_instances")
+    if instances is None or copies is None or not facts.get("zero"):
+        return
+    replicas = copies.value * (facts.get("cp") or 1)
+    if replicas % instances.value:
+        raise InputError(
+            f"{facts.path}: {instances.value} copies of the optimizer ({instances.where}) do not "
+            f"divide {replicas} data-parallel ranks ({copies.where}): change one of them"
+        )
+    options.setdefault("shard", Fact(replicas // instances.value, instances.where))
 
 
 def _shard(
