@@ -320,6 +320,29 @@ def test_options_beside_a_launch_file_go_before_it(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["subject"]["batch"] == 2
 
 
+BAD_LAUNCH_FILES: dict[str, bytes] = {
+    "empty": b"",
+    "binary": b"\x7fELF\0\0",
+    "contradiction": b"torchrun --nproc_per_node 8 t.py --fp16 --bf16 --max_steps 5\n",
+    "deep": b'{"train_batch_size": ' + b"[" * 100_000,
+    "bomb": b"a: &a [1,1,1,1,1,1,1,1]\n"
+    + b"".join(
+        b"%c: &%c [%s]\n" % (n, n, b",".join([b"*%c" % (n - 1)] * 8)) for n in range(98, 108)
+    ),
+    "code": b"num_processes: !!python/object/apply:os.system [touch ran]\n",
+}
+
+
+@pytest.mark.parametrize("name", BAD_LAUNCH_FILES)
+def test_a_bad_launch_file_gets_one_sentence_and_exit_code_two(name: str, tmp_path: Path) -> None:
+    (tmp_path / "job").write_bytes(BAD_LAUNCH_FILES[name])
+    done = run("predict", "--from", "job", cwd=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "job" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["job"]
+
+
 def test_what_gives_way_to_an_option_is_told_in_the_notes(tmp_path: Path) -> None:
     (tmp_path / "train.sbatch").write_text(SCRIPT)
     beside = ("--cluster", "8xa100-80gb", "--no-master-weights", "--batch", "4")

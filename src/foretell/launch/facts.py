@@ -12,6 +12,7 @@ from typing import Any
 from foretell.errors import InputError
 
 _LARGEST = 10**18
+_MOST_NOTES = 100
 # Facts that are no options -> the option that settles them.
 _SETTLING = {
     "accumulation": "global_batch",
@@ -75,7 +76,9 @@ class Facts:
 
         Options in `settled_by` leave nothing of it open once they are given.
         """
-        if text not in self.notes:
+        if len(self.notes) == _MOST_NOTES:
+            text, settled_by = "more was seen that may matter: the first notes are kept", ()
+        if text not in self.settled_by and len(self.notes) <= _MOST_NOTES:
             self.notes.append(text)
             self.settled_by[text] = settled_by
 
@@ -115,7 +118,7 @@ class Facts:
     def note_unknown(self, word: str, where: str, option: str) -> None:
         """Note a word that Foretell does not know, and the option that settles it."""
         self.note(
-            f"{where} {_short(word)} is not known to Foretell: give --{option}",
+            f"{where} {short(word)} is not known to Foretell: give --{option}",
             settled_by=(option,),
         )
 
@@ -162,9 +165,9 @@ class Facts:
             except ValueError:
                 value = None
         if value is None or (isinstance(value, float) and not math.isfinite(value)):
-            raise InputError(f"{where} is {_short(raw)}: write a number")
+            raise InputError(f"{where} is {short(raw)}: write a number")
         if abs(value) > _LARGEST:
-            raise InputError(f"{where} is {_short(raw)}, larger than can be meant: correct it")
+            raise InputError(f"{where} is {short(raw)}, larger than can be meant: correct it")
         return value
 
     def parse_switch(self, raw: Any, where: str) -> bool | None:
@@ -176,16 +179,14 @@ class Facts:
             return True
         if text in ("false", "0", "no", "off", "none"):
             return False
-        raise InputError(f"{where} is {_short(raw)}: write true or false")
+        raise InputError(f"{where} is {short(raw)}: write true or false")
 
     def silent(self, raw: Any, where: str, *, option: str = "") -> bool:
         """Whether a value says nothing: absent, left to the program, or an unknown variable."""
         if raw is None or (isinstance(raw, str) and raw.strip().lower() in ("", "auto", "null")):
             return True
         if is_unknown(raw):
-            self.note(
-                f"{where} is {_short(raw)}, which the file does not say", settled_by=(option,)
-            )
+            self.note(f"{where} is {short(raw)}, which the file does not say", settled_by=(option,))
             return True
         return False
 
@@ -208,6 +209,7 @@ def is_unknown(raw: Any) -> bool:
     return isinstance(raw, str) and ("$" in raw or "`" in raw)
 
 
-def _short(raw: Any) -> str:
+def short(raw: Any) -> str:
+    """A value as messages show it."""
     text = " ".join(str(raw).split())
     return text if len(text) <= 60 else text[:57] + "..."

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foretell.launch.facts import Facts, is_unknown
+from foretell.launch.facts import Facts, is_unknown, short
 from foretell.launch.shell import Word
 from foretell.launch.unread import note_unread
 
@@ -41,7 +41,10 @@ class Flags:
         for flag in _split(words, file, self.bare):
             known = self._flags.get(flag.name)
             if known is not None and known.values != flag.values:
-                facts.note(f"{known.where} {known.value} gives way to {flag.where} {flag.value}")
+                facts.note(
+                    f"{known.where} {short(known.value)} gives way to {flag.where} "
+                    f"{short(flag.value)}"
+                )
             self._flags[flag.name] = flag
 
     def __contains__(self, name: str) -> bool:

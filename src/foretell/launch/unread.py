@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from foretell.launch.facts import Facts
+from foretell.launch.facts import Facts, short
 
 _MATTERS = re.compile(
     r"parallel|offload|fp8|fp4|recompute|checkpoint-(activ|num)|activation-checkpoint|expert|moe|"
@@ -38,7 +38,7 @@ def note_unread(name: str, value: Any, where: str, facts: Facts) -> None:
         return
     if not value or str(value).lower() in _OFF:
         return
-    shown = "" if value is True or isinstance(value, (dict, list)) else f" {value}"
+    shown = "" if value is True or isinstance(value, (dict, list)) else f" {short(value)}"
     taken = next((what for names, what in _TAKEN if re.search(names, name)), None)
     if taken is None:
         facts.note(f"{where}{shown} was not read")
