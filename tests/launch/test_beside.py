@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from foretell.errors import InputError
 from foretell.launch import Launch, beside, read_launch
@@ -85,6 +87,15 @@ def test_another_batch_keeps_the_global_batch(tmp_path: Path) -> None:
         "batch 4 (run.sh:1 --per_device_train_batch_size) gives way to 2 (--batch)"
     )  # fmt: skip
     assert "accumulation 2 (run.sh:2 --gradient_accumulation_steps) becomes 4" in second
+
+
+def test_accumulation_that_follows_from_the_batches_is_noted_too(tmp_path: Path) -> None:
+    launch = read(tmp_path, MEGATRON, batch=4)
+    assert options(launch, "batch", "global_batch") == (4, 64)
+    assert any(
+        note.startswith("accumulation 8 (run.sh:3 --global-batch-size) becomes 4: ")
+        for note in launch.notes
+    )
 
 
 def test_another_global_batch_changes_accumulation(tmp_path: Path) -> None:
@@ -219,3 +230,33 @@ def test_every_option_still_tells_its_origin(tmp_path: Path) -> None:
     assert set(launch.origins) >= set(launch.options)
     assert launch.origins["tp"] == "--tp"
     assert "sp" not in launch.origins
+
+
+SAMPLES = sorted((Path(__file__).parent / "samples").iterdir())
+COUNTS = st.sampled_from([0, 1, 2, 3, 8, 16, 64])
+GIVEN: dict[str, st.SearchStrategy[Any]] = {
+    **dict.fromkeys(("batch", "global_batch", "tp", "pp", "cp", "ep", "dp", "shard"), COUNTS),
+    **dict.fromkeys(("epochs", "steps", "samples", "tokens"), COUNTS),
+    **dict.fromkeys(("sp", "master_weights", "compile", "fused_optimizer"), st.booleans()),
+    "zero": st.integers(0, 3),
+    "cluster": st.sampled_from(["a40", "8xa100-80gb", "2x8xh100-sxm", "3x4xa40+2x8xa40", "x"]),
+    "precision": st.sampled_from(["fp32", "bf16", "amp-bf16", "fp8"]),
+    "optimizer": st.sampled_from(["adamw", "adafactor", "none"]),
+    "mode": st.sampled_from(["train", "infer"]),
+    "schedule": st.sampled_from(["1f1b", "gpipe"]),
+}
+
+
+@hypothesis.settings(deadline=None)
+@hypothesis.given(st.sampled_from(SAMPLES), st.fixed_dictionaries({}, optional=GIVEN))
+def test_any_options_are_used_or_refused(sample: Path, given: dict[str, Any]) -> None:
+    launch = read_launch(sample)
+    try:
+        job = beside(launch, given)
+    except InputError:
+        return
+    assert {name: job.options[name] for name in given} == given
+    changed = {n for n, value in given.items() if launch.options.get(n, value) != value}
+    for name in changed:
+        words = name.replace("_", " ")
+        assert any(note.startswith(f"{words} ") for note in job.notes), name

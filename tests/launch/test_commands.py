@@ -243,6 +243,11 @@ def test_a_local_model_is_its_config(tmp_path: Path) -> None:
     assert launch.options["model"] == f"hf:{tmp_path / 'tiny' / 'config.json'}"
 
 
+def test_hosts_left_out_are_noted(tmp_path: Path) -> None:
+    launch = read(tmp_path, "deepspeed --exclude worker-1:0 t.py --max_steps 5\n")
+    assert launch.notes == ("run.sh:1 --exclude worker-1:0 was not read",)
+
+
 def test_a_second_job_is_noted(tmp_path: Path) -> None:
     launch = read(tmp_path, "torchrun a.py --max_steps 5\ntorchrun b.py --max_steps 7\n")
     assert launch.options["steps"] == 5

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from foretell.errors import InputError
 from foretell.launch import Launch, read_launch
+from foretell.launch.devices import memory_variants, resolve_device
 from foretell.launch.slurm import slurm_time_s
 
 counts = st.integers(0, 999)
@@ -79,6 +80,24 @@ def test_machines(
     launch = job(tmp_path, directives)
     assert (launch.nodes, launch.gpus_per_node, launch.device_hint) == (nodes, gpus, device)
     assert launch.world_size == nodes * gpus
+
+
+@pytest.mark.parametrize(
+    ("word", "device"),
+    [
+        ("nvidia-tesla-a100", "a100-40gb"),
+        ("nvidia-a100-80gb", "a100-80gb"),
+        ("NVIDIA-H100-80GB-HBM3", "h100-sxm"),
+        ("Standard_ND96isr_H100_v5", "h100-sxm"),
+        ("a2-ultragpu-8g", "a100-80gb"),
+        ("p4d.24xlarge", "a100-40gb"),
+        ("a100_80g", "a100-80gb"),
+        ("toaster", None),
+    ],
+)
+def test_words_for_devices(word: str, device: str | None) -> None:
+    assert resolve_device(word) == device
+    assert memory_variants(word) == ()
 
 
 def test_directives_after_a_command_are_ignored_as_slurm_does(tmp_path: Path) -> None:

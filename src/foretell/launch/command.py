@@ -239,6 +239,8 @@ def _deepspeed(flags: Flags, where: str, facts: Facts, nearby: Nearby) -> None:
         facts.say("nodes", len(hosts), include[1])
         if len(counts) == 1:
             facts.say("processes_per_node", counts.pop(), include[1])
+    if (exclude := flags.take("exclude", "e")) is not None:
+        facts.note(f"{exclude[1]} {exclude[0]} was not read", settled_by=("cluster",))
     if (hosts_file := flags.take("hostfile", "H")) is not None:
         _hosts(*hosts_file, facts, nearby)
     elif facts.get("reserved_nodes") is None:

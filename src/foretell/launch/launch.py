@@ -23,7 +23,7 @@ class Launch:
     """A device id of the catalogue, or the file's own word for the device if nobody knows it."""
     time_limit_s: float | None
     accumulation: int | None
-    """Forward passes per optimizer step, if the file says it."""
+    """Forward passes per optimizer step, as far as the file tells."""
     shards_within_node: bool | None
     """Whether every node holds a whole copy of what is sharded (hybrid sharding)."""
     origins: Mapping[str, str]

@@ -55,7 +55,7 @@ def resolve(facts: Facts) -> Launch:
     _habits(facts, options)
     _bucket(facts, options)
     copies = _copies(facts, layout)
-    _batches(facts, copies, options)
+    accumulation = _batches(facts, copies, options)
     _instances(facts, copies, options)
     hybrid = facts.fact("shards_within_node") if "shard" not in options else None
     if hybrid is not None:
@@ -68,7 +68,7 @@ def resolve(facts: Facts) -> Launch:
         "gpus_per_node": layout.gpus_per_node,
         "device_hint": layout.device,
         "time_limit_s": facts.fact("time_limit_s"),
-        "accumulation": facts.fact("accumulation"),
+        "accumulation": accumulation,
         "shards_within_node": hybrid,
     }
     return Launch(
@@ -150,14 +150,18 @@ def _copies(facts: Facts, layout: Layout) -> Fact | None:
     return copies
 
 
-def _batches(facts: Facts, copies: Fact | None, options: dict[str, Fact]) -> None:
-    if copies is None:
-        return
+def _batches(facts: Facts, copies: Fact | None, options: dict[str, Fact]) -> Fact | None:
+    """Adds the batches that follow from others; returns the accumulation, as far as it is known."""
     whole, micro, times = (facts.fact(n) for n in ("global_batch", "batch", "accumulation"))
+    if copies is None:
+        return times
     whole, micro = settle_batches(facts.path, whole, micro, times, copies)
     for name, fact in (("global_batch", whole), ("batch", micro)):
         if fact is not None:
             options[name] = fact
+    if times is None and whole is not None and micro is not None:
+        return Fact(whole.value // (micro.value * copies.value), whole.where)
+    return times
 
 
 def _instances(facts: Facts, copies: Fact | None, options: dict[str, Fact]) -> None:
