@@ -79,7 +79,7 @@ def case_from_launch(launch: Launch) -> Case:
     """The case a launch file describes; what it does not say and a forecast needs is asked for."""
     if lacking := launch.missing():
         hints = [note for note in launch.notes if set(launch.settled_by[note]) & set(lacking)]
-        if launch.device_hint and not hints:
+        if "cluster" in lacking and launch.device_hint and not hints:
             hints = [f"it speaks of {launch.device_hint}"]
         shown = f" ({'; '.join(hints)})" if hints else ""
         raise InputError(

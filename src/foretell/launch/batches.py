@@ -34,6 +34,16 @@ def copies_of(facts: Facts, world: Fact) -> Fact:
     return copies
 
 
+def check_experts(facts: Facts, copies: Fact) -> None:
+    """Frameworks may deal experts out over the ranks of a split layer too, Foretell does not."""
+    experts, replicas = facts.fact("ep"), _replicas(facts, copies)
+    if experts is not None and replicas % experts.value:
+        raise InputError(
+            f"{facts.path}: {experts.value} groups of experts ({experts.where}) do not divide "
+            f"{replicas} data-parallel ranks ({copies.where}): give --ep"
+        )
+
+
 def shard_in_node(facts: Facts, copies: Fact | None, gpus_per_node: int) -> int:
     """Ranks of one node that share a copy of what is sharded, as hybrid sharding does."""
     # Any number divides the zero that stands for unknown copies.

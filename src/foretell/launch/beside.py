@@ -10,7 +10,7 @@ from typing import Any
 
 from foretell.cluster import Cluster, parse_cluster
 from foretell.graph.optimizer import FUSED
-from foretell.launch.batches import copies_of, settle_batches, shard_in_node
+from foretell.launch.batches import check_experts, copies_of, settle_batches, shard_in_node
 from foretell.launch.facts import Fact, Facts, Strength
 from foretell.launch.launch import Launch
 from foretell.workload import LOW_PRECISIONS
@@ -37,6 +37,7 @@ def beside(launch: Launch, given: Mapping[str, Any]) -> Launch:
         launch = _on(parse_cluster(given["cluster"]), launch, facts)
     if launch.world_size is not None:
         copies = copies_of(facts, Fact(launch.world_size, launch.origins["world_size"]))
+        check_experts(facts, copies)
         _copies(copies, facts)
         _shard(launch, copies, facts)
         launch = _batches(launch, copies, facts)
@@ -78,9 +79,11 @@ def _replaced(given: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if length != "epochs":
                 yield "samples", length
     if given.get("tp") == 1:
-        yield "sp", "tp"
+        yield from ((name, "tp") for name in ("sp", "tp_plan", "tp_joint"))
     if given.get("pp") == 1:
         yield from (("schedule", "pp"), ("virtual_stages", "pp"))
+    if given.get("virtual_stages") == 1:
+        yield "schedule", "virtual_stages"
     if given.get("schedule", "interleaved") != "interleaved":
         yield "virtual_stages", "schedule"
     if given.get("zero") == 0:
@@ -114,8 +117,11 @@ def _on(cluster: Cluster, launch: Launch, facts: Facts) -> Launch:
 def _copies(copies: Fact, facts: Facts) -> None:
     """The copies a file counts follow from the devices, the degrees do not."""
     said = facts.fact("dp")
-    if said is not None and said.strength != Strength.GIVEN:
-        facts.say("dp", copies.value, copies.where, Strength.GIVEN)
+    if said is None:
+        return
+    if said.strength == Strength.GIVEN and said.value != copies.value:
+        raise facts.contradiction("the number of data-parallel copies", said, copies)
+    facts.say("dp", copies.value, copies.where, Strength.GIVEN)
 
 
 def _shard(launch: Launch, copies: Fact, facts: Facts) -> None:
