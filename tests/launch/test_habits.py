@@ -31,7 +31,6 @@ MEGATRON = "torchrun --nproc_per_node 8 p.py --micro-batch-size 1 "
         ("--fp16 --accumulate-allreduce-grads-in-fp32", {"fp32_gradients": True}),
         ("--bf16 --grad-reduce-in-bf16", {"fp32_gradients": False}),
         ("--bf16 --overlap-grad-reduce --overlap-param-gather", {"overlap": True}),
-        ("--bf16 --use-torch-fsdp2", {"fp32_gradients": None, "overlap": None}),
         ("--bf16 --optimizer-cpu-offload", {"fused_optimizer": None}),
         ("--sequence-parallel", {"sp": None}),
         ("--sequence-parallel --tensor-model-parallel-size 2", {"sp": True}),
@@ -50,6 +49,21 @@ def test_megatron(tmp_path: Path, flags: str, expected: dict[str, Any]) -> None:
     launch = read(tmp_path, MEGATRON + flags)
     assert {name: launch.options.get(name) for name in expected} == expected
     assert launch.notes == ()
+
+
+def test_wide_gradients_that_are_sharded_are_noted(tmp_path: Path) -> None:
+    launch = read(tmp_path, MEGATRON + "--bf16 --use-torch-fsdp2")
+    assert not {"fp32_gradients", "overlap"} & set(launch.options)
+    assert launch.notes == (
+        "run.sh:1 p.py adds sharded gradients up in fp32, which is not modelled",
+    )
+
+
+def test_instances_of_an_optimizer_over_unknown_ranks_are_noted(tmp_path: Path) -> None:
+    flags = "--use-distributed-optimizer --num-distributed-optimizer-instances 2"
+    launch = read(tmp_path, f"--micro-batch-size 1 {flags}")
+    assert any("give --shard" in note for note in launch.notes)
+    assert beside(launch, {"cluster": "8xa100-80gb", "shard": 4}).notes == ()
 
 
 def test_experts_split_in_their_own_way_are_noted(tmp_path: Path) -> None:
@@ -135,6 +149,11 @@ def test_flags_of_accelerate_go_before_its_file(tmp_path: Path) -> None:
         "zero 3 (a.yaml:5 fsdp_config.fsdp_sharding_strategy) gives way to 2 "
         "(run.sh:1 --fsdp_sharding_strategy)",
     )
+
+
+def test_a_flag_of_fsdp_alone_is_read(tmp_path: Path) -> None:
+    launch = read(tmp_path, "accelerate launch --fsdp_reshard_after_forward false t.py\n")
+    assert launch.options["zero"] == 2
 
 
 def test_only_the_section_that_accelerate_chooses_counts(tmp_path: Path) -> None:

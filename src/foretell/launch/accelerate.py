@@ -8,7 +8,7 @@ from foretell.launch.deepspeed import read_deepspeed_file, say_offload
 from foretell.launch.documents import Document
 from foretell.launch.facts import Facts, Strength
 from foretell.launch.flags import Flags
-from foretell.launch.fsdp import read_fsdp, read_fsdp_section
+from foretell.launch.fsdp import NAMES, read_fsdp, read_fsdp_section
 from foretell.launch.nearby import Nearby
 from foretell.launch.source import Keys, Source, take_switch, take_text, take_wholes
 
@@ -60,7 +60,7 @@ def read_accelerate_flags(flags: Flags, facts: Facts, nearby: Nearby) -> None:
     _common(flags, facts)
     _deepspeed(flags, facts, nearby, take_switch(flags, facts, "use-deepspeed") or "")
     _megatron(flags, facts, take_switch(flags, facts, "use-megatron-lm") or "")
-    if (where := take_switch(flags, facts, "use-fsdp")) or flags.any(["fsdp-sharding-strategy"]):
+    if (where := take_switch(flags, facts, "use-fsdp")) or flags.any(NAMES):
         read_fsdp(flags, facts, by_default=where or "")
     read_parallelism(flags, facts)
     _dynamo(flags, facts)

@@ -102,12 +102,8 @@ def _zero(keys: Keys, facts: Facts) -> None:
 
 def _gradients(keys: Keys, facts: Facts) -> None:
     found = take_text(keys, facts, "grad-accum-dtype")
-    if found is None or found[0].lower() not in ("fp32", "float32", "float"):
-        return
-    if (facts.get("zero") or 0) < 2:
+    if found is not None and found[0].lower() in ("fp32", "float32", "float"):
         facts.say("fp32_gradients", True, found[1])
-    else:
-        facts.note(f"{found[1]} adds sharded gradients up in fp32, which is not modelled")
 
 
 def say_offload(device: str, where: str, facts: Facts) -> None:

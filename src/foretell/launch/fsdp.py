@@ -34,6 +34,7 @@ _FORMATS = {
     "fp32": "fp32",
     "float32": "fp32",
 }
+# Names that only FSDP has.
 NAMES = ("sharding-strategy", "fsdp-sharding-strategy", "fsdp-reshard-after-forward")
 
 

@@ -120,9 +120,10 @@ def _habits(facts: Facts, options: dict[str, Fact]) -> None:
         options.setdefault("overlap", Fact(False, engine.where))
     if engine is not None and engine.value == "megatron":
         options.setdefault("fused_optimizer", Fact(True, engine.where))
-        # Sharded gradients have no buffer that is as wide as the weights.
-        if facts.get("number_format") == "bf16" and zero < 2:
+        if facts.get("number_format") == "bf16":
             options.setdefault("fp32_gradients", Fact(True, engine.where))
+    if zero >= 2 and (wide := options.pop("fp32_gradients", None)) is not None and wide.value:
+        facts.note(f"{wide.where} adds sharded gradients up in fp32, which is not modelled")
     if facts.get("offload_optimizer"):
         options.pop("fused_optimizer", None)
     if (facts.get("tp") or 1) == 1:
@@ -167,7 +168,14 @@ def _batches(facts: Facts, copies: Fact | None, options: dict[str, Fact]) -> Fac
 def _instances(facts: Facts, copies: Fact | None, options: dict[str, Fact]) -> None:
     """Megatron may keep several copies of what its optimizer shards."""
     instances = facts.fact("optimizer_instances")
-    if instances is None or copies is None or not facts.get("zero"):
+    if instances is None or not facts.get("zero"):
+        return
+    if copies is None:
+        facts.note(
+            f"{instances.where} {instances.value} shards over ranks that the file does not count: "
+            "give --shard",
+            settled_by=("shard",),
+        )
         return
     replicas = copies.value * (facts.get("cp") or 1)
     if replicas % instances.value:
