@@ -13,6 +13,7 @@ from foretell.cli.measure import measure
 from foretell.cli.models import models
 from foretell.cli.predict import predict
 from foretell.cli.streams import discard_output, make_printable
+from foretell.cli.switches import SwitchCommand
 from foretell.cli.usage import usage_sentence
 from foretell.errors import CannotError, ForetellError, InputError, one_line
 
@@ -29,7 +30,7 @@ app = typer.Typer(
     help="Forecast time, memory, utilisation, traffic and cost of deep learning before it runs.",
     epilog="Example: [bold]foretell predict timm:resnet50 --batch 256 --cluster h100-sxm[/bold]",
 )
-app.command()(predict)
+app.command(cls=SwitchCommand)(predict)
 app.command()(devices)
 app.command()(models)
 app.command()(measure)
