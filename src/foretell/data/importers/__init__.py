@@ -12,7 +12,19 @@ from foretell.data.importers.source import Source
 from foretell.data.record import Record, Reject
 from foretell.errors import InputError, UnknownNameError
 
-NAMES = ()
+NAMES: tuple[str, ...] = (
+    "timm",
+    "neusight",
+    "aiconfigurator",
+    "vidur",
+    "pipedream",
+    "gavel",
+    "shockwave",
+    "zeus",
+    "nvidia_deeplearningexamples",
+    "lambda_dl_benchmark",
+    "gpumemnet",
+)
 
 
 @dataclass
