@@ -205,6 +205,6 @@ SOURCE = Source(
     commit="7d47513363ec447a741ac5e47241580b47724fbf",
     licence="MIT",
     use="fit",
-    files=("compute/*/*/*/mlp.csv", "network/*/all_reduce.csv", "network/*/send_recv.csv"),
+    files=("mlp.csv", "all_reduce.csv", "send_recv.csv"),
     read=read,
 )
