@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from foretell._version import __version__
+from foretell.cli.data import data
 from foretell.cli.devices import devices
 from foretell.cli.models import models
 from foretell.cli.predict import predict
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.command()(predict)
 app.command()(devices)
 app.command()(models)
+app.add_typer(data, name="data")
 
 
 def _show_version(wanted: bool) -> None:

@@ -137,11 +137,10 @@ def _reference(name: str, row: Row) -> tuple[str, int]:
         return op_reference("bmm", m=m, n=n, k=k), whole(row, "B")
     if name == "conv":
         return _conv(row), whole(row, "B")
-    width = whole(row, "H")
     if name in _ROWWISE:
-        return op_reference(_ROWWISE[name], width=width), whole(row, "B")
+        return op_reference(_ROWWISE[name], width=whole(row, "H")), whole(row, "B")
     if name in _OTHER_ROWWISE:
-        return f"{name},width={width}", whole(row, "B")
+        return f"{name},width={whole(row, 'H')}", whole(row, "B")
     raise BadRowError("OPName is not known")
 
 
