@@ -62,7 +62,7 @@ def records_of(name: str, folder: Path, tally: Tally | None = None) -> Iterator[
             f"folder {str(folder)!r} of source {name!r} does not exist: fetch "
             f"{chosen.repository} and name the folder it is in"
         )
-    for row in chosen.read(folder):
+    for row in chosen.read(folder.absolute()):  # names of folders above may tell the hardware
         if isinstance(row, Reject):
             counted.rejects.append(row)
         else:

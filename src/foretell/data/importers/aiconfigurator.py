@@ -8,7 +8,7 @@ tells another NCCL version.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def read(folder: Path) -> Rows:
         yield from _table(name, path, make)
 
 
-def _table(name: str, path: Path, make: Any) -> Rows:
+def _table(name: str, path: Path, make: Callable[..., Rows]) -> Rows:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -80,7 +80,7 @@ def _table(name: str, path: Path, make: Any) -> Rows:
 
 def _gemms(
     name: str, places: range, columns: dict[str, list[Any]], device: str, library: dict[str, str]
-) -> Iterator[Record | Reject]:
+) -> Rows:
     lacking = _lacking(columns, "gemm_dtype", "m", "n", "k", "latency")
     if lacking:
         yield from (Reject(f"{name}:{i}", lacking) for i in places)
@@ -120,7 +120,7 @@ def _wrong_gemm(dtype: Any, m: Any, n: Any, k: Any, latency_ms: Any) -> str:
 
 def _collectives(
     name: str, places: range, columns: dict[str, list[Any]], device: str, library: dict[str, str]
-) -> Iterator[Record | Reject]:
+) -> Rows:
     needed = ("op_name", "nccl_dtype", "num_gpus", "message_size", "latency")
     lacking = _lacking(columns, *needed)
     if lacking:

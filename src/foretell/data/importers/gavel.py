@@ -10,7 +10,6 @@ no cluster. Two jobs that share a GPU are no case that a forecast describes and 
 from __future__ import annotations
 
 import ast
-import csv
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,11 +18,12 @@ from typing import Any
 from foretell.data.importers.rows import (
     BadRowError,
     attempt,
+    cells_of,
     cluster_text,
     json_content,
     positive,
 )
-from foretell.data.importers.source import Rows, Source, find, open_text
+from foretell.data.importers.source import Rows, Source, find
 from foretell.data.record import Record, Reject
 
 _DEVICE = {"k80": "k80", "p100": "p100", "v100": "v100-16gb"}
@@ -42,11 +42,9 @@ def read(folder: Path) -> Rows:
     for path in find(folder, *SOURCE.files[:3]):
         yield from throughputs(folder, path, "gavel", seen)
     for path in find(folder, *SOURCE.files[3:]):
-        with open_text(path) as stream:
-            reader = csv.reader(stream)
-            for _ in reader:
-                origin = f"{path.relative_to(folder).as_posix()}:{reader.line_num}"
-                yield Reject(origin, "units and batches are not told")
+        for origin, cells in cells_of(folder, path):
+            told = Reject(origin, "units and batches are not told")
+            yield cells if isinstance(cells, Reject) else told
 
 
 def throughputs(

@@ -10,7 +10,6 @@ table summary/distributed.csv repeats labels, rounded, beside upstream's predict
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -21,6 +20,7 @@ from foretell.data.importers.rows import (
     BadRowError,
     Row,
     attempt,
+    cells_of,
     cluster_text,
     json_content,
     number,
@@ -29,7 +29,7 @@ from foretell.data.importers.rows import (
     text,
     whole,
 )
-from foretell.data.importers.source import Rows, Source, find, open_text
+from foretell.data.importers.source import Rows, Source, find
 from foretell.data.record import Record, Reject
 from foretell.graph.sources.op_shape import op_reference
 
@@ -123,7 +123,7 @@ def _operator(origin: str, row: Row) -> Record:
         time_s=positive(row, "Latency") / 1e3,
         source="neusight",
         origin=origin,
-        environment=_versions(row.get("Torch Version", ""), row.get("CUDA Version", "")),
+        environment=_versions(row.get("Torch Version") or "", row.get("CUDA Version") or ""),
     )
 
 
@@ -220,23 +220,23 @@ def _spread(batch: int, option: str) -> tuple[int, dict[str, Any], int]:
 def _distributed(
     folder: Path, path: Path, labels: set[tuple[str, str]]
 ) -> Iterator[Record | Reject]:
-    """The cells of upstream's table of four-GPU jobs."""
-    name = path.relative_to(folder).as_posix()
-    with open_text(path) as stream:
-        lines = list(csv.reader(stream))
-    devices = _filled(lines[0]) if lines else []
-    options = lines[1] if len(lines) > 1 else []
+    """The cells of upstream's table of four-GPU jobs, which has two lines of headings."""
+    devices: list[str] = []
+    options: list[str] = []
     model = ""
-    for place, cells in enumerate(lines[2:], start=3):
-        if not any(cells):
-            continue
-        model = cells[0] or model
-        for column in range(3, min(len(cells), len(options), len(devices))):
-            if not options[column]:
-                continue
-            origin = f"{name}:{place}:{column + 1}"
-            about = (model, devices[column], options[column])
-            yield attempt(origin, _cell, cells, column, about, labels)
+    for origin, cells in cells_of(folder, path):
+        if isinstance(cells, Reject):
+            yield cells
+        elif not devices:
+            devices = _filled(cells)
+        elif not options:
+            options = cells
+        elif any(cells):
+            model = cells[0] or model
+            for column in range(3, min(len(cells), len(options), len(devices))):
+                about = (model, devices[column], options[column])
+                if options[column]:
+                    yield attempt(f"{origin}:{column + 1}", _cell, cells, column, about, labels)
 
 
 def _cell(

@@ -178,6 +178,8 @@ def _batch(cells: Mapping[str, str], precision: str) -> tuple[int, int]:
     if not accumulation:
         return batch, 1
     passes = _at(accumulation[0], cells[accumulation[0]], precision)
+    if passes < 1:
+        raise BadRowError("gradients accumulate over no pass")
     accumulated = any(n.lower().startswith("accumulated batch") for n in cells)
     if accumulated or batch < passes or batch % passes:
         return batch, passes

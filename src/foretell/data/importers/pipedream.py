@@ -145,13 +145,14 @@ def _batch(layers: Sequence[_Layer]) -> int | None:
     """The batch as the layer says that leaves no choice: rows of a product, states of an LSTM."""
     for layer in layers:
         outputs = layer.named("out_features")
-        if layer.kind == "Linear" and outputs:
+        if layer.kind == "Linear" and outputs and layer.outputs:
             return _whole(layer.outputs[0] / outputs)
     for layer in layers:
-        if layer.kind == "LSTM" and len(layer.outputs) > 1:
-            return _whole(layer.outputs[1] / layer.unnamed[1])
+        hidden = layer.unnamed[1:2]
+        if layer.kind == "LSTM" and len(layer.outputs) > 1 and hidden and hidden[0]:
+            return _whole(layer.outputs[1] / hidden[0])
     for layer in layers:
-        if layer.kind == "Input":
+        if layer.kind == "Input" and layer.outputs:
             return _whole(layer.outputs[0] / _IMAGE_NUMBERS)
     return None
 

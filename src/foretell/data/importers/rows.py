@@ -78,6 +78,8 @@ def attempt(origin: str, make: Callable[..., Record | Reject], *about: Any) -> R
         return make(origin, *about)
     except (BadRowError, InputError) as error:
         return Reject(origin, str(error))
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        return Reject(origin, f"the row is not understood ({type(error).__name__})")
 
 
 def table_rows(folder: Path, path: Path, make: Callable[..., Record | Reject], *about: Any) -> Rows:
@@ -99,6 +101,18 @@ def readable(folder: Path, path: Path) -> Iterator[tuple[str, dict[str, str] | R
     else:
         if empty:
             yield name, Reject(name, "file holds no rows")
+
+
+def cells_of(folder: Path, path: Path) -> Iterator[tuple[str, list[str] | Reject]]:
+    """(origin, cells) of a CSV file that is no table with one header."""
+    name = path.relative_to(folder).as_posix()
+    try:
+        with open_text(path) as stream:
+            reader = csv.reader(stream)
+            for cells in reader:
+                yield f"{name}:{reader.line_num}", cells
+    except UNREADABLE as error:
+        yield name, Reject(name, f"file cannot be read further ({type(error).__name__})")
 
 
 def json_content(folder: Path, path: Path) -> tuple[Any, Reject | None]:

@@ -40,13 +40,14 @@ _NETWORK_DEVICE = {
     "h100_pairwise_nvlink": ("h100-nvl", ":nvlink4-bridge"),
 }
 _OPTIONS = {"mode": "infer", "precision": "fp16"}
+_SECOND_NORM = "post_attention_layernorm"
 _OPERATORS = (
     "emb",
     "input_layernorm",
     "attn_pre_proj",
     "attn_rope",
     "attn_post_proj",
-    "post_attention_layernorm",
+    _SECOND_NORM,
     "mlp_up_proj",
     "mlp_act",
     "mlp_down_proj",
@@ -72,9 +73,9 @@ def read(folder: Path) -> Rows:
 def _operators(origin: str, row: Row, where: str, network: str) -> Iterator[Record | Reject]:
     """One record or reject for every operator the row has times of."""
     # Models whose attention and feed-forward run side by side have one norm and no second column.
-    parallel = f"time_stats.{_OPERATORS[5]}.median" not in row
+    parallel = f"time_stats.{_SECOND_NORM}.median" not in row
     for operator in _OPERATORS:
-        if operator == _OPERATORS[5] and parallel:
+        if operator == _SECOND_NORM and parallel:
             continue
         place = f"{origin}:{operator}"
         yield attempt(place, _operator, row, operator, parallel, where, network)
@@ -146,7 +147,7 @@ def _share(size: int, workers: int) -> int:
 
 def _first(origin: str, row: Row, where: str, seen: dict[int, str]) -> Record | Reject:
     """A collective, unless a table of other hardware holds the very same row."""
-    key = hash(tuple(row.values()))
+    key = hash(tuple(map(str, row.values())))
     if seen.setdefault(key, where) != where:
         return Reject(origin, f"repeats {seen[key]}, digit for digit")
     return _collective(origin, row, where)
