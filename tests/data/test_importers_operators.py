@@ -644,6 +644,17 @@ def test_an_epoch_becomes_steps_of_its_batch(tmp_path: Path) -> None:
     assert row.environment["power_limit_w"] == 250
 
 
+def test_a_layer_that_follows_itself_keeps_its_text(tmp_path: Path) -> None:
+    pool = "MaxPool2d(kernel_size=3, stride=2, padding=1)"
+    times = "forward_compute_time=1.0, backward_compute_time=1.0"
+    layer = f"node1 -- {pool} -- {times}, activation_size=64.0, parameter_size=0.0\n"
+    linear = "Linear(in_features=4, out_features=4, bias=True)"
+    last = f"node2 -- {linear} -- {times}, activation_size=16.0, parameter_size=0.0\n"
+    write(tmp_path, {"graph.txt": layer + last + "\tnode1 -- node1\n"})
+    records, _ = read("pipedream", tmp_path)
+    assert [record.model for record in records] == [pool, "op:linear,in=4,out=4"]
+
+
 def test_memory_alone_makes_a_record(tmp_path: Path) -> None:
     (row,) = made_up("gpumemnet", tmp_path)
     assert (row.time_s, row.resident_bytes) == (None, 1500 * 2**20)

@@ -32,6 +32,7 @@ _ITEMSIZE = 4
 _IMAGE_NUMBERS = 3 * 224 * 224
 _OPTIONS = {"mode": "train", "precision": "fp32"}
 _KEEP_CHANNELS = ("ReLU", "Dropout", "Add", "MaxPool2d", "AvgPool2d")
+_FARTHEST = 50
 _POOLS = {"MaxPool2d": "max_pool2d", "AvgPool2d": "avg_pool2d"}
 
 
@@ -75,13 +76,15 @@ class _Network:
         """The layers whose outputs a layer reads."""
         return [self._layers[i] for i in self._before[layer.id] if i in self._layers]
 
-    def channels(self, layer: _Layer) -> int | None:
-        """Channels of a layer's output."""
+    def channels(self, layer: _Layer, steps: int = _FARTHEST) -> int | None:
+        """Channels of a layer's output, told by it or by the layers before it."""
+        if not steps:
+            return None
         if layer.kind == "Conv2d":
             return layer.unnamed[1]
         if layer.kind == "BatchNorm2d":
             return layer.unnamed[0]
-        found = [self.channels(previous) for previous in self.before(layer)]
+        found = [self.channels(previous, steps - 1) for previous in self.before(layer)]
         if layer.text == "Concat(1)" and found and None not in found:
             return sum(channels or 0 for channels in found)
         return found[0] if layer.kind in _KEEP_CHANNELS and found else None
