@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from foretell._version import __version__
+from foretell.cli.data import data
 from foretell.cli.devices import devices
 from foretell.cli.measure import measure
 from foretell.cli.models import models
@@ -34,6 +35,7 @@ app.command(cls=SwitchCommand)(predict)
 app.command()(devices)
 app.command()(models)
 app.command()(measure)
+app.add_typer(data, name="data")
 
 
 def _show_version(wanted: bool) -> None:

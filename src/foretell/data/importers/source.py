@@ -45,7 +45,8 @@ def open_text(path: Path) -> TextIO:
 
 def csv_rows(folder: Path, path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """(origin, row) of a CSV file with a header; the origin is file:line below `folder`."""
+    name = path.relative_to(folder).as_posix()
     with open_text(path) as stream:
         reader = csv.DictReader(stream)
         for row in reader:
-            yield f"{path.relative_to(folder).as_posix()}:{reader.line_num}", row
+            yield f"{name}:{reader.line_num}", row
