@@ -16,7 +16,7 @@ import pytest
 from benchmarks.netns import INTERFACE, HostPair, why_not
 from foretell.data import RESOURCES
 from foretell.errors import CannotError, InputError, MissingExtraError, UnknownNameError
-from foretell.measure import Sampler, Series, find_bursts, resources, series_bursts
+from foretell.measure import Series, UsageSampler, find_bursts, resources, series_bursts
 from foretell.measure.counters import LinuxCounters, PortableCounters
 from tests.measure.jobs import (
     BUSY,
@@ -34,12 +34,12 @@ MANY = 1 << 18
 
 
 @pytest.fixture(scope="module")
-def sampler() -> Iterator[Sampler]:
-    with Sampler() as sampler:
+def sampler() -> Iterator[UsageSampler]:
+    with UsageSampler() as sampler:
         yield sampler
 
 
-def watch(sampler: Sampler, pid: int, seconds: float, **options: object) -> Series:
+def watch(sampler: UsageSampler, pid: int, seconds: float, **options: object) -> Series:
     sampler.start([pid], **options)  # type: ignore[arg-type]
     time.sleep(seconds)
     return sampler.stop()
@@ -54,7 +54,7 @@ def cpu_s(pid: int) -> float:
     return float(times.user + times.system)
 
 
-def test_a_process_busy_every_other_time_has_bursts_of_that_length(sampler: Sampler) -> None:
+def test_a_process_busy_every_other_time_has_bursts_of_that_length(sampler: UsageSampler) -> None:
     with running(BUSY.format(busy_s=0.3, idle_s=0.3)) as job:
         began_s = cpu_s(job.pid)
         sampler.start([job.pid], [], threads=1)
@@ -75,7 +75,7 @@ def test_a_process_busy_every_other_time_has_bursts_of_that_length(sampler: Samp
     assert numbers["utilisation_burst_s"] == found.burst_s
 
 
-def test_memory_taken_and_given_back_shows_in_bytes(sampler: Sampler) -> None:
+def test_memory_taken_and_given_back_shows_in_bytes(sampler: UsageSampler) -> None:
     with running(HOLDING.format(nbytes=200_000_000, held_s=0.3, idle_s=0.3)) as job:
         series = watch(sampler, job.pid, 2.6)
     swing = find_bursts(series.times_s, series["memory_bytes"])
@@ -85,7 +85,7 @@ def test_memory_taken_and_given_back_shows_in_bytes(sampler: Sampler) -> None:
     assert series["memory_share"] == pytest.approx(share, rel=0.01)
 
 
-def test_bytes_between_two_hosts_are_counted(sampler: Sampler) -> None:
+def test_bytes_between_two_hosts_are_counted(sampler: UsageSampler) -> None:
     reason = why_not()
     if reason and os.environ.get(MUST_RUN):
         pytest.fail(f"{MUST_RUN} is set, and {reason}")
@@ -104,7 +104,7 @@ def test_bytes_between_two_hosts_are_counted(sampler: Sampler) -> None:
             )
             with running(sending, hosts.command(0, ())) as here:
                 assert line_from(here) == "ready"
-                with Sampler() as other:
+                with UsageSampler() as other:
                     other.start([there.pid], [INTERFACE])
                     sampler.start([here.pid], [INTERFACE])
                     nudge(here)
@@ -117,7 +117,7 @@ def test_bytes_between_two_hosts_are_counted(sampler: Sampler) -> None:
 
 
 @LINUX
-def test_the_loopback_counts_only_when_it_is_named(sampler: Sampler) -> None:
+def test_the_loopback_counts_only_when_it_is_named(sampler: UsageSampler) -> None:
     with running(RECEIVING.format(address="127.0.0.1", port=0)) as there:
         port = line_from(there)
         sending = {"address": "127.0.0.1", "blocks": 20, "block_bytes": MANY, "pause_s": 0.0}
@@ -132,7 +132,7 @@ def test_the_loopback_counts_only_when_it_is_named(sampler: Sampler) -> None:
     assert not any(name.endswith("/lo") for name in unnamed.columns)
 
 
-def test_a_process_that_ends_does_not_end_the_series(sampler: Sampler) -> None:
+def test_a_process_that_ends_does_not_end_the_series(sampler: UsageSampler) -> None:
     with running(BUSY.format(busy_s=5, idle_s=0)) as job:
         sampler.start([os.getpid(), job.pid])
         time.sleep(0.3)
@@ -148,7 +148,7 @@ def test_a_process_that_ends_does_not_end_the_series(sampler: Sampler) -> None:
     assert np.all(series["utilisation"] >= 0)
 
 
-def test_work_that_holds_the_interpreter_does_not_stop_the_clock(sampler: Sampler) -> None:
+def test_work_that_holds_the_interpreter_does_not_stop_the_clock(sampler: UsageSampler) -> None:
     sampler.start([os.getpid()])
     began = time.monotonic()
     while time.monotonic() < began + 0.4:
@@ -160,7 +160,7 @@ def test_work_that_holds_the_interpreter_does_not_stop_the_clock(sampler: Sample
     assert series.sampler_cpu_s < 0.2 * series.duration_s
 
 
-def test_times_grow_and_agree_with_the_clock_of_the_caller(sampler: Sampler) -> None:
+def test_times_grow_and_agree_with_the_clock_of_the_caller(sampler: UsageSampler) -> None:
     before = time.monotonic()
     series = watch(sampler, os.getpid(), 0.2)
     after = time.monotonic()
@@ -169,7 +169,7 @@ def test_times_grow_and_agree_with_the_clock_of_the_caller(sampler: Sampler) -> 
     assert series.duration_s >= 0.2
 
 
-def test_full_utilisation_is_a_share_of_the_threads_named(sampler: Sampler) -> None:
+def test_full_utilisation_is_a_share_of_the_threads_named(sampler: UsageSampler) -> None:
     with running(BUSY.format(busy_s=60, idle_s=0)) as job:
         time.sleep(0.2)
         one = watch(sampler, job.pid, 0.4, threads=1)
@@ -182,7 +182,7 @@ def test_the_first_answer_comes_soon() -> None:
     seconds = []
     for _ in range(3):
         began = time.perf_counter()
-        with Sampler() as fresh:
+        with UsageSampler() as fresh:
             fresh.start([os.getpid()])
             seconds.append(time.perf_counter() - began)
     assert min(seconds) < 0.5
@@ -190,7 +190,7 @@ def test_the_first_answer_comes_soon() -> None:
 
 def test_the_sampling_process_imports_nothing_heavy() -> None:
     code = (
-        "import foretell.measure.sampling, sys; "
+        "import foretell.measure.sampler_process, sys; "
         "heavy = {'torch', 'numpy', 'psutil', 'pyarrow', 'rich'} & set(sys.modules); "
         "assert not heavy, heavy"
     )
@@ -199,8 +199,8 @@ def test_the_sampling_process_imports_nothing_heavy() -> None:
 
 ORPHAN = """
 import os, sys, time
-from foretell.measure import Sampler
-sampler = Sampler()
+from foretell.measure import UsageSampler
+sampler = UsageSampler()
 sampler.start([os.getpid()])
 if {forks} and os.fork() == 0:
     time.sleep(20)
@@ -234,12 +234,12 @@ def _alive(process: psutil.Process) -> bool:
         return False
 
 
-def test_an_interrupt_is_left_to_the_parent(sampler: Sampler) -> None:
+def test_an_interrupt_is_left_to_the_parent(sampler: UsageSampler) -> None:
     os.kill(sampler.pid, signal.SIGINT)
     assert len(watch(sampler, os.getpid(), 0.1)) > 0
 
 
-def test_wrong_input_is_told_and_the_sampler_goes_on(sampler: Sampler) -> None:
+def test_wrong_input_is_told_and_the_sampler_goes_on(sampler: UsageSampler) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     with pytest.raises(InputError, match=f"process {gone.pid} is not running"):
@@ -258,11 +258,11 @@ def test_wrong_input_is_told_and_the_sampler_goes_on(sampler: Sampler) -> None:
     with pytest.raises(UnknownNameError, match="did you mean utilisation"):
         sampler.stop()["utilization"]
     with pytest.raises(InputError, match="rate_hz=5"):
-        Sampler(rate_hz=5)
+        UsageSampler(rate_hz=5)
 
 
 def test_devices_without_the_extra_say_what_is_missing(
-    sampler: Sampler, monkeypatch: pytest.MonkeyPatch
+    sampler: UsageSampler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'foretell\[nvidia\]'"):
@@ -272,10 +272,10 @@ def test_devices_without_the_extra_say_what_is_missing(
 
 
 def test_a_sampling_process_that_was_killed_is_named() -> None:
-    with Sampler() as doomed:
+    with UsageSampler() as doomed:
         doomed.start([os.getpid()])
         os.kill(doomed.pid, signal.SIGKILL)
-        with pytest.raises(CannotError, match="make a new Sampler"):
+        with pytest.raises(CannotError, match="make a new UsageSampler"):
             doomed.stop()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,13 @@ def test_a_part_of_a_series_holds_the_rows_that_lie_inside() -> None:
     assert part.times_s.tolist() == pytest.approx([0.02, 0.04, 0.06])
     with pytest.raises(InputError, match="no sample lies between"):
         regular(10).between(90, 95)
+
+
+def test_a_series_survives_json() -> None:
+    series = regular(5, sampler_cpu_s=0.25)
+    again = Series.from_dict(json.loads(json.dumps(series.to_dict())))
+    assert again.to_dict() == series.to_dict()
+    assert again["utilisation"].dtype == np.float64
 
 
 def test_columns_and_times_that_do_not_fit_are_refused() -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from foretell.measure.bursts import Bursts, curves, find_bursts, resources, series_bursts
     from foretell.measure.plots import plot_series, save_plot
-    from foretell.measure.sampler import Sampler
+    from foretell.measure.sampler import UsageSampler
     from foretell.measure.series import Series
 
 _HOME = {
     "Bursts": "foretell.measure.bursts",
-    "Sampler": "foretell.measure.sampler",
+    "UsageSampler": "foretell.measure.sampler",
     "Series": "foretell.measure.series",
     "curves": "foretell.measure.bursts",
     "find_bursts": "foretell.measure.bursts",
@@ -27,8 +27,8 @@ _HOME = {
 
 __all__ = [
     "Bursts",
-    "Sampler",
     "Series",
+    "UsageSampler",
     "curves",
     "find_bursts",
     "plot_series",

@@ -1,4 +1,4 @@
-"""Sampler: starts the sampling process and turns the counters it read into a Series."""
+"""UsageSampler: starts the sampling process and turns the counters it read into a Series."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _PATIENCE_S = 2.0
 # The package is found where this one was found; what else lies beside it shadows nothing.
 _BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); import foretell; del sys.path[0]; "
-    "from foretell.measure.sampling import main; main()"
+    "from foretell.measure.sampler_process import main; main()"
 )
 
 
-class Sampler:
+class UsageSampler:
     """A light process that watches others. One series at a time, any number in turn.
 
     It ends with `close`, with the `with` block, and by itself when the process that made it does.
@@ -53,7 +53,7 @@ class Sampler:
             stderr=self._log,
         )
 
-    def __enter__(self) -> Sampler:
+    def __enter__(self) -> UsageSampler:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -159,4 +159,4 @@ class Sampler:
             self._log.seek(0)
             last_words = self._log.read().decode(errors="replace")
         said = f" ({one_line(last_words)})" if last_words else ""
-        return CannotError(f"the sampling process has ended{said}: make a new Sampler")
+        return CannotError(f"the sampling process has ended{said}: make a new UsageSampler")

@@ -88,3 +88,14 @@ class Series:
             times_s=ends[inside] - began_s,
             columns={name: values[inside] for name, values in self.columns.items()},
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        columns = {name: values.tolist() for name, values in self.columns.items()}
+        return {**vars(self), "times_s": self.times_s.tolist(), "columns": columns}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Series:
+        """What `to_dict` made."""
+        columns = {name: np.array(values, float) for name, values in data["columns"].items()}
+        return cls(**{**data, "times_s": np.array(data["times_s"], float), "columns": columns})
