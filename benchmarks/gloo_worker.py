@@ -20,7 +20,7 @@ import torch.distributed as dist
 
 from benchmarks.gloo_models import MODELS, PIPELINES
 from benchmarks.gloo_steps import distributed_step, local_step, two_processes
-from benchmarks.netns import INTERFACE
+from foretell.measure.namespaces import INTERFACE
 
 HEADER_BYTES = 66
 """Ethernet 14, IPv4 20, TCP 32 (with timestamps): what every packet adds to its payload."""

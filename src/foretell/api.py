@@ -42,7 +42,7 @@ class Case(Settings):
     model: str
     cluster: str = "a100-80gb"
     batch: int | None = None
-    """Samples per device and forward pass; follows from global_batch, else 32."""
+    """Samples per model copy and forward pass; follows from global_batch, else 32."""
     image_size: int | None = None
     seq: int | None = None
     predictor: str = DEFAULT_PREDICTOR
@@ -117,7 +117,7 @@ def max_batch(
     cluster: str | Cluster = "a100-80gb",
     **options: Any,
 ) -> int:
-    """The largest batch per device that fits in memory; 0 when not even one sample does."""
+    """The largest batch per model copy that fits in memory; 0 when not even one sample does."""
     workload, where, _ = _prepare(model, inputs, loss, cluster, options)
     return max_batch_of(workload, where)
 
@@ -189,7 +189,7 @@ def predict_case(case: Case) -> Forecast:
 
 
 def max_batch_of(workload: Workload, cluster: Cluster) -> int:
-    """The largest batch per device that fits on every device of the cluster."""
+    """The largest batch per model copy that fits on every device of the cluster."""
     return min(
         largest_batch(workload, cluster, d.memory_bytes, memory_constants(d))
         for d in cluster.devices

@@ -10,12 +10,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from foretell.api import Case
+from foretell.api import Case, workload_of
 from foretell.cli import main
 from foretell.cli.predict import predict
+from foretell.cli.show import show_forecast
+from foretell.predictors import predictor
 
 COMMAND = [sys.executable, "-c", "from foretell.cli import main; main()"]
 
@@ -53,6 +56,19 @@ def test_json_is_one_object_on_stdout_with_the_largest_batch_when_asked() -> Non
     assert answer["fits"] is True
     assert answer["max_batch"] > 32
     assert answer["subject"]["batch"] == answer["max_batch"]
+
+
+def test_the_largest_batch_that_divides_the_global_batch_is_forecast() -> None:
+    args = ["predict", "timm:resnet50", "--cluster", "2xt4", "--global-batch", "720", "--max-batch"]
+    answer = json.loads(run(*args, "--json").stdout)
+    assert answer["fits"] is True
+    assert answer["subject"]["batch"] == answer["max_batch"]
+    assert answer["subject"]["global_batch"] == 720
+    assert answer["max_batch"] < 360
+    assert 360 % answer["max_batch"] == 0
+    given = json.loads(run(*args, "--batch", "10", "--json").stdout)
+    assert given["subject"]["batch"] == 10
+    assert given["max_batch"] == answer["max_batch"]
 
 
 def test_a_trace_holds_every_operator(tmp_path: Path) -> None:
@@ -317,6 +333,34 @@ def test_options_beside_a_launch_file_go_before_it(tmp_path: Path) -> None:
     done = run("predict", "--from", "train.sbatch", *beside, "--json", cwd=tmp_path)
     assert "tp=4" in json.loads(done.stdout)["subject"]["parallel"]
     assert json.loads(done.stdout)["subject"]["batch"] == 2
+
+
+def shown(capsys: pytest.CaptureFixture[str], **options: Any) -> str:
+    """The screen of a forecast."""
+    model = "transformer:layers=4,hidden=64,heads=4,seq=32,vocab=128,dropout,rope"
+    workload, cluster = workload_of(Case(model=model, batch=2, **options))
+    show_forecast(predictor().predict(workload, cluster), workload, cluster, None)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [({}, "device"), ({"zero": 3}, "device"), ({"pp": 2}, "model copy"), ({"tp": 2}, "model copy")],
+)
+def test_a_batch_is_per_device_where_a_device_holds_a_copy_of_the_model(
+    plan: dict[str, int], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"batch 2 per {words}, train" in shown(capsys, cluster="2xa100-80gb", **plan)
+
+
+def test_waiting_is_shown_by_name_beside_many_classes_of_operators(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    screen = shown(capsys, cluster="4xa100-80gb", pp=2, global_batch=16)
+    rows = [line.split("  ")[1].strip() for line in screen.splitlines() if line.startswith("  ")]
+    operators = rows[rows.index("operators") : rows.index("memory")]
+    assert "rest" in operators
+    assert {"exposed communication", "bubble"} <= set(operators)
 
 
 def test_a_pipeline_trace_has_a_process_per_stage(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ import numpy as np
 import psutil
 import pytest
 
-from benchmarks.netns import INTERFACE, HostPair, why_not
 from foretell.data import RESOURCES
 from foretell.errors import CannotError, InputError, MissingExtraError, UnknownNameError
 from foretell.measure import Series, UsageSampler, find_bursts, resources, series_bursts
 from foretell.measure.counters import LinuxCounters, PortableCounters
+from foretell.measure.namespaces import INTERFACE, HostPair, first_address, why_not
 from tests.measure.jobs import (
     BUSY,
     HOLDING,
@@ -93,10 +93,11 @@ def test_bytes_between_two_hosts_are_counted(sampler: UsageSampler) -> None:
         pytest.skip(reason)
     nbytes = 80 * MANY
     with HostPair() as hosts:
-        receiving = RECEIVING.format(address="192.0.2.2", port=0)
+        address = first_address(1)
+        receiving = RECEIVING.format(address=address, port=0)
         with running(receiving, hosts.command(1, ())) as there:
             sending = SENDING.format(
-                address="192.0.2.2",
+                address=address,
                 port=line_from(there),
                 blocks=80,
                 block_bytes=MANY,

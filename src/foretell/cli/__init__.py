@@ -9,6 +9,7 @@ import typer
 
 from foretell._version import __version__
 from foretell.cli.devices import devices
+from foretell.cli.measure import measure
 from foretell.cli.models import models
 from foretell.cli.predict import predict
 from foretell.cli.streams import discard_output, make_printable
@@ -31,6 +32,7 @@ app = typer.Typer(
 app.command()(predict)
 app.command()(devices)
 app.command()(models)
+app.command()(measure)
 
 
 def _show_version(wanted: bool) -> None:

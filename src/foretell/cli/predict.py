@@ -52,7 +52,7 @@ def predict(
         Optional[int],
         typer.Option(
             parser=whole_number,
-            help="Samples per device and forward pass; 32 if left out.",
+            help="Samples per model copy and forward pass; 32 if left out.",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -248,7 +248,8 @@ def predict(
         bool,
         typer.Option(
             "--max-batch",
-            help="Find the largest batch that fits; forecast it unless --batch names another.",
+            help="Find the largest batch that fits and divides --global-batch; forecast it unless "
+            "--batch names another.",
             rich_help_panel=_OUTPUT,
         ),
     ] = False,
@@ -348,7 +349,7 @@ def _predict_one(
     with progress(f"capturing {case.model}", quiet=json_output):
         workload, cluster = workload_of(case)
     largest = max_batch_of(workload, cluster) if max_batch else None
-    if largest is not None and case.batch is None and case.global_batch is None:
+    if largest is not None and case.batch is None:
         workload = workload.at_batch(max(1, largest))
     forecast = predictor(case.predictor).predict(workload, cluster)
     forecast = dataclasses.replace(forecast, notes=(*forecast.notes, *notes))

@@ -60,7 +60,7 @@ def read_script_flags(flags: Flags, facts: Facts, nearby: Nearby) -> None:
     if (batch := flags.take(*_PER_DEVICE)) is not None:
         facts.whole("batch", *batch)
         if len(facts.notes) == before:
-            facts.note(f"{batch[1]} {batch[0]} was taken as samples per device")
+            facts.note(f"{batch[1]} {batch[0]} was taken as samples per model copy")
     epochs = flags.take(*_EPOCHS)
     if epochs is not None and (number := facts.parse_number(*epochs)) is not None:
         facts.say("epochs", number, epochs[1])

@@ -1,7 +1,7 @@
-"""Real runs: what a job does to processors, memory and network while it runs.
+"""Measuring: real runs of workloads, what they use, and micro-benchmarks.
 
-Names are imported on first use: the sampling process lives in this package and has to start at
-once, so nothing heavy may be imported here.
+Names are imported on first use: the process that samples usage lives in this package and has to be
+there at once, so nothing heavy may be imported here.
 """
 
 from importlib import import_module

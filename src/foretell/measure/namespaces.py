@@ -22,6 +22,11 @@ _LEAST_BURST_BYTES = 20 * 1024
 _QUEUE_S = 2.0
 
 
+def first_address(host: int) -> str:
+    """The address of one of the hosts."""
+    return _ADDRESSES[host].partition("/")[0]
+
+
 def why_not() -> str:
     """Why namespaces cannot be made here; empty when they can."""
     if sys.platform != "linux":

@@ -1,0 +1,131 @@
+"""From what a user names to jobs: models, batches, processes and hosts in every combination."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from foretell.api import Case
+from foretell.data import Record
+from foretell.errors import InputError
+from foretell.measure.collectives import COLLECTIVES, SIZES_BYTES
+from foretell.measure.runner import Job
+from foretell.measure.task import Task
+from foretell.measure.world import World, parse_hosts
+
+_NOT_HERE = ("cluster", "predictor")
+
+
+def worlds(nproc: Sequence[int], hosts: Sequence[str], threads: int) -> list[World]:
+    """Every number of processes on every choice of hosts."""
+    return [
+        World(processes=n, threads=threads, **parse_hosts(h))
+        for h, n in itertools.product(hosts, nproc)
+    ]
+
+
+def workload_jobs(
+    models: Sequence[str],
+    batches: Sequence[int | None],
+    chosen: Sequence[World],
+    options: Mapping[str, Any],
+    task: Task,
+) -> list[Job]:
+    """Every model at every batch in every world."""
+    return [
+        job(_without_none({**options, "model": model, "batch": batch}), world, task)
+        for world, model, batch in itertools.product(chosen, models, batches)
+    ]
+
+
+def case_jobs(path: Path, chosen: Sequence[World], task: Task) -> list[Job]:
+    """The cases of a file, one JSON object a line, in every world."""
+    found = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"case file {str(path)!r} cannot be read: {error}") from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            options = json.loads(line)
+            if not isinstance(options, dict):
+                raise InputError("a case is a JSON object")
+            plain = {k: v for k, v in options.items() if k not in _NOT_HERE}
+            found += [job(plain, world, task) for world in chosen]
+        except (ValueError, InputError) as error:
+            raise InputError(f"case file {str(path)!r}, line {number}: {error}") from error
+    if not found:
+        raise InputError(f"case file {str(path)!r} is empty: write one JSON object per line")
+    return found
+
+
+def collective_jobs(chosen: Sequence[World], task: Task) -> list[Job]:
+    """Every collective over all sizes, in every world with more than one process."""
+    several = [w for w in chosen if w.total > 1]
+    if not several:
+        raise InputError("collectives need at least two processes: give --nproc 2")
+    return [
+        Job(
+            dataclasses.replace(
+                task, options={"model": f"collective:{name}", "sizes": SIZES_BYTES}
+            ),
+            w,
+        )
+        for w, name in itertools.product(several, COLLECTIVES)
+    ]
+
+
+def operator_jobs(chosen: Sequence[World], task: Task) -> list[Job]:
+    """Single operators over their usual sizes, in every world."""
+    return [job(options, world, task) for world in chosen for options in op_sweep()]
+
+
+def job(options: Mapping[str, Any], world: World, task: Task) -> Job:
+    """One workload in one world, its options checked."""
+    case = Case.from_mapping({**options, "cluster": world.cluster})
+    case.recipe(world.total)
+    kept = {k: v for k, v in options.items() if k not in _NOT_HERE}
+    return Job(
+        dataclasses.replace(
+            task, options={**kept, "batch": case.batch or case.recipe(world.total).batch}
+        ),
+        world,
+    )
+
+
+def not_yet_measured(jobs: Iterable[Job], records: Iterable[Record]) -> list[Job]:
+    """Jobs of which the store has no record from this kind of machine."""
+    known = {_key(r.model, r.cluster, r.batch, r.options, _name(r)) for r in records}
+    return [
+        j
+        for j in jobs
+        if _key(
+            str(j.task.options["model"]),
+            j.world.cluster,
+            j.task.options.get("batch"),
+            {k: v for k, v in j.task.options.items() if k not in ("model", "batch", "sizes")},
+            j.world.device.name,
+        )
+        not in known
+    ]
+
+
+def _key(
+    model: str, cluster: str, batch: object, options: Mapping[str, Any], device: str
+) -> tuple[object, ...]:
+    relevant = {} if model.startswith("collective:") else options
+    return model, cluster, batch, json.dumps(relevant, sort_keys=True), device
+
+
+def _name(record: Record) -> str:
+    return str(record.environment.get("device", {}).get("name", ""))
+
+
+def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
