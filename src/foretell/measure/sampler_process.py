@@ -86,8 +86,8 @@ class Sampling:
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._period_ns = int(1e9 / job["rate_hz"])
-        self._counters = open_counters(job["pids"], job["interfaces"])
         self._nvidia = NvidiaCounters(job["devices"])
+        self._counters = open_counters(job["pids"], job["interfaces"])
         self.rows = array("q")
         self._samples = 0
         self._cpu_ns = time.process_time_ns()
