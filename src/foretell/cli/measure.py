@@ -62,7 +62,7 @@ def measure(
         Optional[list[str]],
         typer.Option(
             help="1 for this machine, 2@1gbit for two network namespaces on it (needs root), or "
-            "names of machines that ssh reaches; may be given again.",
+            "names of machines that ssh (or $FORETELL_SSH) reaches; may be given again.",
             rich_help_panel=_WHERE,
         ),
     ] = None,
