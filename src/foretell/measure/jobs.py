@@ -12,6 +12,7 @@ from typing import Any
 from foretell.api import Case
 from foretell.data import Record
 from foretell.errors import InputError
+from foretell.graph.sources import check_reference
 from foretell.measure.collectives import COLLECTIVES, SIZES_BYTES
 from foretell.measure.runner import Job
 from foretell.measure.task import Task
@@ -91,14 +92,10 @@ def operator_jobs(chosen: Sequence[World], task: Task) -> list[Job]:
 def job(options: Mapping[str, Any], world: World, task: Task) -> Job:
     """One workload in one world, its options checked."""
     case = Case.from_mapping({**options, "cluster": world.cluster})
-    case.recipe(world.total)
+    check_reference(case.model)
+    batch = case.recipe(world.total).batch
     kept = {k: v for k, v in options.items() if k not in _NOT_HERE}
-    return Job(
-        dataclasses.replace(
-            task, options={**kept, "batch": case.batch or case.recipe(world.total).batch}
-        ),
-        world,
-    )
+    return Job(dataclasses.replace(task, options={**kept, "batch": batch}), world)
 
 
 def not_yet_measured(jobs: Iterable[Job], records: Iterable[Record]) -> list[Job]:
