@@ -17,19 +17,16 @@ names, though a column inside often tells another NCCL version (2.29.2).
 
 from __future__ import annotations
 
-import csv
-import gzip
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from benchmarks.sources import require
+from benchmarks.sources import measured
 from foretell.cluster import device, devices, link, node_group
 from foretell.comm import Collective, Group
 from foretell.data import Record
-from foretell.data.importers import records_of
 
 # System -> device, link inside the node, devices per node.
 _VIDUR = {
@@ -38,7 +35,6 @@ _VIDUR = {
     "h100_dgx": ("h100-sxm", "nvlink4", 8),
     "h100_pairwise_nvlink": ("h100-nvl", "nvlink4-bridge", 4),
 }
-_VTRAIN_DEVICE = {"a100": "a100-80gb", "v100": "v100-16gb"}
 _SHORTEST_VIDUR_BYTES = 4 * 2**20
 _RATIO = 1.25
 _Key = tuple[str, str, str, str, int, int]
@@ -63,7 +59,7 @@ def rows() -> list[Row]:
 
 
 def _aiconfigurator() -> Iterator[Row]:
-    records = records_of("aiconfigurator", require("aiconfigurator") / "nccl")
+    records = measured("aiconfigurator", "nccl")
     for _, table in groupby(records, key=lambda r: r.origin.rpartition(":")[0]):
         repeats: dict[_Key, list[float]] = defaultdict(list)
         for record in table:
@@ -77,7 +73,7 @@ def _aiconfigurator() -> Iterator[Row]:
             yield Row(
                 source=f"aiconfigurator {label}",
                 system=name,
-                kind=Collective(model.removeprefix("collective:")),
+                kind=_kind(model),
                 group=_group(name, ranks, ranks),
                 nbytes=nbytes,
                 measured_s=statistics.median(seconds),
@@ -86,14 +82,14 @@ def _aiconfigurator() -> Iterator[Row]:
 
 
 def _vidur() -> Iterator[Row]:
-    records = records_of("vidur", require("vidur") / "network")
+    records = measured("vidur", "network")
     for (folder, model), table in groupby(
         records, key=lambda r: (r.environment["system"], r.model)
     ):
         if folder not in _VIDUR:
             continue
         name, gpu_link, gpus = _VIDUR[folder]
-        kind = Collective(model.removeprefix("collective:"))
+        kind = _kind(model)
         by_shape: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)
         for record in table:
             shape = record.devices, record.devices // record.nodes
@@ -108,20 +104,24 @@ def _vidur() -> Iterator[Row]:
                 yield Row(f"vidur {folder}", name, kind, group, nbytes, times[nbytes])
 
 
+def _vtrain() -> Iterator[Row]:
+    records = measured("vtrain", "allreduce_lut")
+    for (name, ranks, model), table in groupby(
+        records, key=lambda r: (r.device, r.devices, r.model)
+    ):
+        times = {record.options["nbytes"]: _seconds(record) for record in table}
+        group = _group(name, ranks, ranks)
+        for nbytes in _thinned(times):
+            yield Row("vtrain", name, _kind(model), group, nbytes, times[nbytes])
+
+
+def _kind(model: str) -> Collective:
+    return Collective(model.removeprefix("collective:"))
+
+
 def _seconds(record: Record) -> float:
     assert record.time_s is not None
     return record.time_s
-
-
-def _vtrain() -> Iterator[Row]:
-    for path in sorted((require("vtrain") / "allreduce_lut").glob("*.csv.gz")):
-        name, _, ranks = path.name.split("_")[:3]
-        system = _VTRAIN_DEVICE[name]
-        group = _group(system, int(ranks[3:]), int(ranks[3:]))
-        with gzip.open(path, "rt", newline="") as stream:
-            table = {int(r[0]): int(r[3]) / 1e9 for r in list(csv.reader(stream))[1:]}
-        for nbytes in _thinned(table):
-            yield Row("vtrain", system, Collective.ALL_REDUCE, group, nbytes, table[nbytes])
 
 
 def _group(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.knobs import Priced, priced
-from benchmarks.sources import FOLDERS, require
+from benchmarks.sources import measured
 from foretell.api import Case, workload_of
 from foretell.data import Record
-from foretell.data.importers import Tally, records_of
+from foretell.data.importers import Tally
 from foretell.parallel import Placed, place
 
 # Sources whose jobs on one device differ too much in these to share an efficiency curve.
@@ -64,5 +64,4 @@ class Job:
 
 def jobs_of(source: str, tally: Tally | None = None) -> list[Job]:
     """All steps of a source; `tally` learns what was left out and why."""
-    folder = require(FOLDERS.get(source, source))
-    return [Job(r) for r in records_of(source, folder, tally) if r.kind == "step" and r.ok]
+    return [Job(r) for r in measured(source, tally=tally) if r.kind == "step" and r.ok]

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.roofline_fit import Sample
-from benchmarks.sources import require
+from benchmarks.sources import measured, require
 from foretell.cluster import Device, device
 from foretell.data import Record, Reject
-from foretell.data.importers import records_of, source
+from foretell.data.importers import source
 from foretell.graph.sources.op_shape import parse_op
 from foretell.predictors.analytic.rates import GROUP_INDEX
 from foretell.predictors.analytic.roofline import shape_columns
@@ -43,9 +43,8 @@ def operator_samples(seed: int = 0) -> dict[str, tuple[list[Sample], set[str]]]:
 
 
 def _neusight() -> Iterator[tuple[str, list[Sample]]]:
-    records = records_of("neusight", require("neusight"))
     amd: dict[str, list[Sample]] = {}
-    for file, table in groupby(records, key=_file):
+    for file, table in groupby(measured("neusight"), key=_file):
         if "/train/" not in file:
             continue
         samples = [_neusight_sample(record) for record in table]
@@ -105,7 +104,8 @@ def _conv_sample(sizes: Mapping[str, int], rows: int, target: Device, seconds: f
 
 
 def _aiconfigurator() -> Iterator[tuple[str, list[Sample]]]:
-    products = source("aiconfigurator").read(require("aiconfigurator") / "gemm")
+    name = "aiconfigurator"
+    products = source(name).read(require(name) / "gemm")
     for _, table in groupby(products, key=_file):
         # Rejected rows count as well: what is picked must not depend on what is read.
         rows = [None if isinstance(row, Reject) else _product(row) for row in table]

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.sources import require
+from benchmarks.sources import measured
 from foretell.data import Record
-from foretell.data.importers import records_of
 from foretell.errors import ForetellError
 from foretell.graph import Graph, graph_of
 
@@ -44,8 +43,7 @@ class Row:
 
 def rows(select: Callable[[Row], bool] = lambda row: True) -> list[Row]:
     """All usable rows of all files whose names tell the version of PyTorch, in order."""
-    records = records_of("timm", require("timm"))
-    found = (_row(record) for record in records if "torch_version" in record.options)
+    found = (_row(record) for record in measured("timm") if "torch_version" in record.options)
     return [row for row in found if select(row)]
 
 

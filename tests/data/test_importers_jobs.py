@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.jobs import Job
-from benchmarks.sources import FOLDERS, data_directory
+from benchmarks.sources import folder_of
 from foretell.api import Case, cluster_of
 from foretell.data import Record
 from foretell.data.importers import Tally, records_of, source
-from foretell.data.importers.rows import MERGED
+from foretell.data.importers.rows import MERGED, NO_ROWS
 from foretell.errors import InputError
 from tests.data.job_samples import COUNTS, ITERATIONS, RUNS, SAMPLES, golden
 
@@ -38,9 +38,8 @@ def _reasons(name: str, folder: Path, files: dict[str, str]) -> tuple[int, dict[
 
 
 def _data(name: str) -> Path:
-    base = data_directory()
-    folder = base and base / FOLDERS.get(name, name)
-    if folder is None or not folder.is_dir():
+    folder = folder_of(name)
+    if folder is None:
         pytest.skip(f"measurements of {name} are not here: fetch them and set FORETELL_DATA")
     return folder
 
@@ -105,10 +104,44 @@ def test_models_of_our_own_exist(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_empty_files_hold_no_rows(name: str, tmp_path: Path) -> None:
+def test_an_empty_file_is_one_reject_that_names_it(name: str, tmp_path: Path) -> None:
     files = {path: "{}" if path.endswith("json") else "" for path in SAMPLES[name][0]}
-    with pytest.raises(InputError, match="holds no rows of source"):
-        list(records_of(name, _write(tmp_path, files)))
+    tally = Tally()
+    assert list(records_of(name, _write(tmp_path, files), tally)) == []
+    assert set(tally.reasons()) == {NO_ROWS}
+    named = [reject.origin for reject in tally.rejects]
+    assert set(named) <= set(files)
+    assert len(set(named)) == len(named)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_file_cut_short_is_one_reject_that_names_it(name: str, tmp_path: Path) -> None:
+    file, text = next(iter(SAMPLES[name][0].items()))
+    whole = gzip.compress(text.encode() * 200)
+    path = tmp_path / f"{file}.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(whole[: len(whole) // 2])
+    tally = Tally()
+    list(records_of(name, tmp_path, tally))
+    cut = [r.origin for r in tally.rejects if r.reason == "file cannot be read further (EOFError)"]
+    assert cut == [f"{file}.gz"]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [("{", "file is not JSON"), ("[]", "file holds no JSON object")]
+)
+def test_runs_whose_arguments_cannot_be_read_are_not_guessed(
+    content: str, reason: str, tmp_path: Path
+) -> None:
+    files = {**SAMPLES["megatron_golden"][0], "model_args_by_test_case.json": content}
+    kept, reasons = _reasons("megatron_golden", tmp_path, files)
+    assert (kept, reasons) == (0, {reason: 1, "the file of its arguments cannot be read": 1})
+
+
+def test_a_folder_without_files_of_a_source_is_refused(tmp_path: Path) -> None:
+    for name in SAMPLES:
+        with pytest.raises(InputError, match="holds no rows of source"):
+            list(records_of(name, tmp_path))
 
 
 @pytest.mark.parametrize("name", [n for n in SAMPLES if n != "elasticflow"])
@@ -151,6 +184,7 @@ def _without_last_cell(text: str) -> str:
         ("nemo", "GBS"),
         ("elasticflow", "global_batch_size"),
         ("megatron_golden", "mem_max_allocated_bytes"),
+        ("megatron_golden", "date"),
     ],
 )
 def test_a_missing_column_is_named(name: str, column: str, tmp_path: Path) -> None:
@@ -164,7 +198,10 @@ def test_a_missing_column_is_named(name: str, column: str, tmp_path: Path) -> No
     ("name", "old", "new", "reason"),
     [
         ("vtrain", "200.5", "fast", "iteration time (ms) is not a number"),
+        ("vtrain", "200.5", "", "iteration time (ms) is empty"),
         ("vtrain", "200.5", "-1", "iteration time (ms) is not above zero"),
+        ("vtrain", "200.5", "200.5,1", "more cells than columns"),
+        ("vtrain", "64,32,1", "12,32,1", "GPUs that do not fill their nodes"),
         ("vtrain", "8,32,4", "0,32,4", "# GPUs is not at least 1"),
         ("vtrain", "8,32,4", "8,32,4.5", "micro batch is not a whole number"),
         ("vtrain", "float,50000", "half,50000", "numbers that are not fp32"),
@@ -208,14 +245,6 @@ def test_a_row_that_cannot_be_taken_is_rejected_and_the_others_stay(
     assert sum(reasons.values()) >= 1
     assert kept + sum(reasons.values()) == kept_before
     assert all(reason in found for found in reasons), reasons
-
-
-def test_a_file_cut_short_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "ground_truth_single.csv.gz"
-    path.write_bytes(gzip.compress(SAMPLES["vtrain"][0]["data/ground_truth_single.csv"].encode()))
-    path.write_bytes(path.read_bytes()[:-12])
-    with pytest.raises(InputError, match=r"single\.csv\.gz' cannot be read .*: fetch it again"):
-        list(records_of("vtrain", tmp_path))
 
 
 def test_an_all_reduce_keeps_both_of_its_times(tmp_path: Path) -> None:

@@ -7,16 +7,26 @@ tells another NCCL version.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from foretell.data.importers.cells import cluster_text
+from foretell.data.importers.hardware import known_cluster
+from foretell.data.importers.operators import linear, operator_record
+from foretell.data.importers.rows import (
+    NO_ROWS,
+    BadRowError,
+    Row,
+    missing,
+    place,
+    taken,
+    unreadable,
+)
 from foretell.data.importers.source import Rows, Source, find
 from foretell.data.record import Record, Reject
-from foretell.graph.sources.op_shape import op_reference
 
 _DEVICE = {
     "a100_sxm": "a100-80gb",
@@ -30,7 +40,7 @@ _DEVICE = {
     "rtx_pro_6000_server": "rtx-pro-6000",
     "b60": "b60",
 }
-_PLACE = re.compile(rf"/(?P<system>{'|'.join(sorted(_DEVICE, key=len, reverse=True))})[/_]")
+_SYSTEM = re.compile(rf"/({'|'.join(sorted(_DEVICE, key=len, reverse=True))})[/_]")
 _VERSION = re.compile(
     r"[/_](?P<library>[a-z]+)[/_](?P<version>\d[^/_]*)[/_](?:[a-z]+)_perf\.parquet$"
 )
@@ -42,135 +52,91 @@ _COLLECTIVE = {
     "alltoall": "all_to_all",
 }
 _MESSAGE = {"half": ("fp16", 2), "int8": ("int8", 1)}
+_KERNEL = "kernel_source"
+_PRODUCT_COLUMNS = ("gemm_dtype", "m", "n", "k", "latency")
+_COLLECTIVE_COLUMNS = ("op_name", "nccl_dtype", "num_gpus", "message_size", "latency")
 _BATCH_ROWS = 32_768
 
 
 def read(folder: Path) -> Rows:
     """All rows of all tables, file by file."""
     for path in find(folder, *SOURCE.files):
-        name = path.relative_to(folder).as_posix()
-        make = _gemms if path.name.endswith("gemm_perf.parquet") else _collectives
-        yield from _table(name, path, make)
+        if path.name.endswith("gemm_perf.parquet"):
+            yield from _table(place(folder, path), path, _PRODUCT_COLUMNS, _product)
+        else:
+            yield from _table(place(folder, path), path, _COLLECTIVE_COLUMNS, _collective)
 
 
-def _table(name: str, path: Path, make: Callable[..., Rows]) -> Rows:
+def _table(name: str, path: Path, needed: tuple[str, ...], make: Callable[..., Record]) -> Rows:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    place = _PLACE.search(f"/{name}")
-    device = _DEVICE[place["system"]] if place else ""
+    system = _SYSTEM.search(f"/{name}")
+    device = _DEVICE[system[1]] if system else ""
     version = _VERSION.search(name)
     library = version.groupdict() if version else {}
     start = 0
     try:
         file = pq.ParquetFile(path)
         if not file.metadata.num_rows:
-            yield Reject(name, "file holds no rows")
+            yield Reject(name, NO_ROWS)
         for batch in file.iter_batches(_BATCH_ROWS):
-            columns = batch.to_pydict()
-            places = range(start, start + batch.num_rows)
+            columns = {_KERNEL: [""] * batch.num_rows, **batch.to_pydict()}
+            flaws = [missing(column) for column in needed if column not in columns]
+            flaw = "the device is not told" if not device else flaws[0] if flaws else ""
+            values = zip(*(columns[c] for c in (*needed, _KERNEL) if c in columns), strict=True)
+            for number, cells in enumerate(values, start):
+                yield taken(Row(f"{name}:{number}", {}, flaw), make, cells, device, library)
             start += batch.num_rows
-            if not device:
-                yield from (Reject(f"{name}:{i}", "the device is not told") for i in places)
-            else:
-                yield from make(name, places, columns, device, library)
     except (OSError, pa.ArrowException) as error:
-        yield Reject(name, f"file cannot be read further ({type(error).__name__})")
+        yield Reject(name, unreadable(error))
 
 
-def _gemms(
-    name: str, places: range, columns: dict[str, list[Any]], device: str, library: dict[str, str]
-) -> Rows:
-    lacking = _lacking(columns, "gemm_dtype", "m", "n", "k", "latency")
-    if lacking:
-        yield from (Reject(f"{name}:{i}", lacking) for i in places)
-        return
-    cluster = cluster_text(device)
-    kernels = columns.get("kernel_source") or [""] * len(places)
-    numbers = zip(*(columns[c] for c in ("gemm_dtype", "m", "n", "k", "latency")), strict=True)
-    for place, kernel, (dtype, m, n, k, latency_ms) in zip(places, kernels, numbers, strict=True):
-        origin = f"{name}:{place}"
-        wrong = _wrong_gemm(dtype, m, n, k, latency_ms)
-        if wrong:
-            yield Reject(origin, wrong)
-            continue
-        model = _linear(k, n)
-        yield Record(
-            kind="operator",
-            model=model,
-            cluster=cluster,
-            device=device,
-            batch=m,
-            options=_options(dtype),
-            group=model,
-            time_s=latency_ms / 1e3,
-            source="aiconfigurator",
-            origin=origin,
-            environment=_environment(kernel, **library),
-        )
-
-
-def _wrong_gemm(dtype: Any, m: Any, n: Any, k: Any, latency_ms: Any) -> str:
+def _product(row: Row, cells: tuple[Any, ...], device: str, library: dict[str, str]) -> Record:
+    dtype, m, n, k, latency_ms, kernel = cells
     if dtype not in _DTYPE:
-        return f"number format {dtype} is none that a forecast knows"
-    if not all(isinstance(size, int) and size > 0 for size in (m, n, k)):
-        return "a size is not a whole number above zero"
-    return "" if _is_time(latency_ms) else "latency is not above zero"
+        raise BadRowError(f"number format {dtype} is none that a forecast knows")
+    _check(latency_ms, m, n, k)
+    return operator_record(
+        linear(k, n),
+        device,
+        batch=m,
+        options=_options(dtype),
+        time_s=latency_ms / 1e3,
+        source=SOURCE.name,
+        origin=row.origin,
+        environment=_environment(kernel, **library),
+    )
 
 
-def _collectives(
-    name: str, places: range, columns: dict[str, list[Any]], device: str, library: dict[str, str]
-) -> Rows:
-    needed = ("op_name", "nccl_dtype", "num_gpus", "message_size", "latency")
-    lacking = _lacking(columns, *needed)
-    if lacking:
-        yield from (Reject(f"{name}:{i}", lacking) for i in places)
-        return
-    for place, *values in zip(places, *(columns[c] for c in needed), strict=True):
-        op, dtype, ranks, elements, latency_ms = values
-        origin = f"{name}:{place}"
-        wrong = _wrong_collective(*values)
-        if wrong:
-            yield Reject(origin, wrong)
-            continue
-        format_name, itemsize = _MESSAGE[dtype]
-        yield Record(
-            kind="collective",
-            model=f"collective:{_COLLECTIVE[op]}",
-            cluster=cluster_text(device, ranks),
-            device=device,
-            devices=ranks,
-            options={"nbytes": elements * itemsize, "dtype": format_name},
-            group=device,
-            time_s=latency_ms / 1e3,
-            source="aiconfigurator",
-            origin=origin,
-            environment=_environment("", **library),
-        )
-
-
-def _wrong_collective(op: Any, dtype: Any, ranks: Any, elements: Any, latency_ms: Any) -> str:
+def _collective(row: Row, cells: tuple[Any, ...], device: str, library: dict[str, str]) -> Record:
+    op, dtype, ranks, elements, latency_ms, _ = cells
     if op not in _COLLECTIVE:
-        return f"collective {op} is not known"
+        raise BadRowError(f"collective {op} is not known")
     if dtype not in _MESSAGE:
-        return f"number format {dtype} is not known"
-    if not all(isinstance(size, int) and size > 0 for size in (ranks, elements)):
-        return "a size is not a whole number above zero"
-    return "" if _is_time(latency_ms) else "latency is not above zero"
+        raise BadRowError(f"number format {dtype} is not known")
+    _check(latency_ms, ranks, elements)
+    format_name, itemsize = _MESSAGE[dtype]
+    return Record(
+        kind="collective",
+        model=f"collective:{_COLLECTIVE[op]}",
+        cluster=known_cluster(device, ranks),
+        device=device,
+        devices=ranks,
+        options={"nbytes": elements * itemsize, "dtype": format_name},
+        group=device,
+        time_s=latency_ms / 1e3,
+        source=SOURCE.name,
+        origin=row.origin,
+        environment=_environment("", **library),
+    )
 
 
-def _lacking(columns: dict[str, list[Any]], *needed: str) -> str:
-    missing = [name for name in needed if name not in columns]
-    return f"column {missing[0]!r} is missing" if missing else ""
-
-
-def _is_time(value: Any) -> bool:
-    return isinstance(value, float | int) and 0 < value < float("inf")
-
-
-@cache
-def _linear(inner: int, outer: int) -> str:
-    return op_reference("linear", **{"in": inner, "out": outer})
+def _check(latency_ms: Any, *sizes: Any) -> None:
+    if not all(isinstance(size, int) and size > 0 for size in sizes):
+        raise BadRowError("a size is not a whole number above zero")
+    if not isinstance(latency_ms, float | int) or not 0 < latency_ms < math.inf:
+        raise BadRowError("latency is not above zero")
 
 
 @cache

@@ -18,21 +18,20 @@ whole. Overheads of migration and job traces of the same repository are not read
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from foretell.data.importers import pollux
+from foretell.data.importers.hardware import full_nodes
 from foretell.data.importers.rows import BadRowError, Row, csv_file, each
 from foretell.data.importers.source import Rows, Source, find
-from foretell.data.importers.steps import step_record
+from foretell.data.importers.steps import OWN_MODELS, step_record
 from foretell.data.record import Record
 
-_OWN = "foretell.data.importers.models"
 _A100: dict[str, dict[str, object]] = {
-    "bert": {"model": f"{_OWN}:bert_base_cola", "optimizer": "adamw"},
-    "deepspeech2": {"model": f"{_OWN}:speech_resnet", "optimizer": "adamw"},
-    "gpt2": {"model": f"{_OWN}:gpt2_reviews", "optimizer": "adamw"},
+    "bert": {"model": f"{OWN_MODELS}:bert_base_cola", "optimizer": "adamw"},
+    "deepspeech2": {"model": f"{OWN_MODELS}:speech_resnet", "optimizer": "adamw"},
+    "gpt2": {"model": f"{OWN_MODELS}:gpt2_reviews", "optimizer": "adamw"},
     "inception3": {"model": "timm:inception_v3", "optimizer": "momentum", "image_size": 299},
     "resnet50": {"model": "timm:resnet50", "optimizer": "momentum", "image_size": 224},
     "resnet50_cifar10": {"model": "timm:resnet50", "optimizer": "momentum", "image_size": 32},
@@ -58,11 +57,13 @@ def read(folder: Path) -> Rows:
         for path in find(folder, f"throughputs_{kind}/*.csv"):
             name = path.name.partition(".")[0]
             cells = (cell for row in csv_file(folder, path) for cell in _cells(row))
-            yield from each(cells, partial(_step, name, options))
+            yield from each(cells, _step, name, options)
 
 
 def _cells(row: Row) -> Iterator[Row]:
     """A wide row as one row per number of GPUs."""
+    if not row.cells:  # the file as a whole is flawed
+        yield row
     for devices, rate in row.cells.items():
         if devices != _BATCH:
             size = {_BATCH: row.cells[_BATCH]} if _BATCH in row.cells else {}
@@ -70,7 +71,7 @@ def _cells(row: Row) -> Iterator[Row]:
             yield Row(f"{row.origin} {devices} GPUs", cells, row.flaw)
 
 
-def _step(name: str, options: Options, cell: Row) -> Record:
+def _step(cell: Row, name: str, options: Options) -> Record:
     size, devices = cell.count(_BATCH), cell.count(_DEVICES)
     rate = cell.number(_RATE) if cell.text(_RATE) not in ("", "nan") else 0.0
     if rate <= 0:
@@ -91,9 +92,8 @@ def _step(name: str, options: Options, cell: Row) -> Record:
 def _a100(name: str, size: int, devices: int) -> dict[str, Any]:
     if name not in _A100:
         raise BadRowError("an application that is not described")
-    nodes = max(1, devices // 8)
     return {
-        "cluster": f"{nodes}x8xa100-40gb:8xib-hdr" if nodes > 1 else f"{devices}xa100-40gb",
+        "cluster": full_nodes("a100-40gb", devices, 8, "8xib-hdr"),
         "batch": size // devices,
         "precision": "tf32",
         "torch_version": "1.10",
@@ -107,7 +107,7 @@ def _t4(name: str, size: int, devices: int) -> dict[str, Any]:
     share = size // devices
     nodes = max(1, devices // 4)
     return {
-        "cluster": pollux.cluster_text(nodes, devices // nodes),
+        "cluster": pollux.t4_cluster(nodes, devices // nodes),
         "batch": max(b for b in range(1, _LARGEST_T4[name] + 1) if share % b == 0),
         "global_batch": size,
         "torch_version": "1.6",

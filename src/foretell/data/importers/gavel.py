@@ -11,21 +11,31 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from foretell.data.importers.cells import (
+from foretell.data.importers.hardware import known_cluster
+from foretell.data.importers.rows import (
+    NO_ROWS,
     BadRowError,
-    attempt,
-    cells_of,
-    cluster_text,
-    json_content,
-    positive,
+    Row,
+    json_object,
+    lines,
+    place,
+    rejected,
+    taken,
 )
 from foretell.data.importers.source import Rows, Source, find
 from foretell.data.record import Record, Reject
 
+_TABLES = (
+    "simulation_throughputs.json",
+    "physical_cluster_throughputs.json",
+    "packing_experiment_throughputs.json",
+)
+_PAIRS = ("perf_prediction_measurements.csv", "perf_prediction/measurements.csv")
+_RATE = "steps per second"
 _DEVICE = {"k80": "k80", "p100": "p100", "v100": "v100-16gb"}
 _SPREAD = "_unconsolidated"
 _BATCH = re.compile(r"(?P<model>.+) \(batch size (?P<batch>\d+)\)")
@@ -39,25 +49,20 @@ _ALONE = "null"
 def read(folder: Path) -> Rows:
     """All entries of all tables, then the older table of pairs."""
     seen: dict[tuple[str, ...], tuple[Any, str]] = {}
-    for path in find(folder, *SOURCE.files[:3]):
-        yield from throughputs(folder, path, "gavel", seen)
-    for path in find(folder, *SOURCE.files[3:]):
-        for origin, cells in cells_of(folder, path):
-            told = Reject(origin, "units and batches are not told")
-            yield cells if isinstance(cells, Reject) else told
+    for path in find(folder, *_TABLES):
+        yield from throughputs(folder, path, SOURCE.name, seen)
+    for path in find(folder, *_PAIRS):
+        yield from rejected(lines(folder, path), "units and batches are not told")
 
 
 def throughputs(
     folder: Path, path: Path, source: str, seen: dict[tuple[str, ...], tuple[Any, str]]
-) -> Iterator[Record | Reject]:
+) -> Rows:
     """Every entry of one table, as gpu / job / (alone or other job); `seen` is what came before."""
-    name = path.relative_to(folder).as_posix()
-    content, wrong = json_content(folder, path)
-    if wrong:
-        yield wrong
-        return
-    if not isinstance(content, dict) or not content:
-        yield Reject(name, "file holds no rows")
+    name = place(folder, path)
+    content = json_object(folder, path) or Reject(name, NO_ROWS)
+    if isinstance(content, Reject):
+        yield content
         return
     for gpu, jobs in content.items():
         for job, others in jobs.items() if isinstance(jobs, dict) else ():
@@ -68,12 +73,10 @@ def throughputs(
                     yield Reject(origin, f"repeats {seen[key][1]}")
                     continue
                 seen.setdefault(key, (value, name))
-                yield attempt(origin, _record, key, value, jobs, source)
+                yield taken(Row(origin, {_RATE: str(value)}), _record, key, jobs, source)
 
 
-def _record(
-    origin: str, key: tuple[str, str, str], value: Any, jobs: Mapping[str, Any], source: str
-) -> Record:
+def _record(row: Row, key: tuple[str, str, str], jobs: Mapping[str, Any], source: str) -> Record:
     gpu, job, other = key
     if other != _ALONE:
         raise BadRowError("two jobs share a GPU")
@@ -81,15 +84,15 @@ def _record(
     spread = gpu.endswith(_SPREAD)
     if spread and workers == 1:
         raise BadRowError("a job on one GPU cannot be spread: repeats the packed entry")
-    if value == 0:
+    if row.number(_RATE) == 0:
         raise BadRowError("no steps per second: the job does not run there")
-    rate = positive({"steps per second": value}, "steps per second")
+    rate = row.positive(_RATE)
     device = _DEVICE.get(gpu.removesuffix(_SPREAD), gpu)
     match = _BATCH.fullmatch(name)
     model = match["model"] if match else name
     return Record(
         model=_REFERENCE.get(model, model),
-        cluster=cluster_text(device) if workers == 1 else "",
+        cluster=known_cluster(device) if workers == 1 else "",
         device=device,
         devices=workers,
         nodes=workers if spread else 1,
@@ -99,7 +102,7 @@ def _record(
         time_s=workers / rate,
         metrics={"steps_per_s": rate, **_speedup(jobs, name, workers, rate)},
         source=source,
-        origin=origin,
+        origin=row.origin,
         environment={"placement": "spread" if spread else "packed"} if workers > 1 else {},
     )
 
@@ -130,12 +133,6 @@ SOURCE = Source(
     commit="c4fa40097339e9608ab71fd64c8bdea96a5e4a4c",
     licence="MIT",
     use="fit",
-    files=(
-        "simulation_throughputs.json",
-        "physical_cluster_throughputs.json",
-        "packing_experiment_throughputs.json",
-        "perf_prediction_measurements.csv",
-        "perf_prediction/measurements.csv",
-    ),
+    files=(*_TABLES, *_PAIRS),
     read=read,
 )

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from foretell.data.importers.cells import Row, optional, positive, table_rows, text, whole
-from foretell.data.importers.source import Rows, Source, find
+from foretell.data.importers.rows import Row, csv_table, each
+from foretell.data.importers.source import Rows, Source
 from foretell.data.record import Record
 
 _BATCH = re.compile(r"_batch:\d+")
@@ -27,22 +27,21 @@ _METRICS = {
 
 def read(folder: Path) -> Rows:
     """All networks."""
-    for path in find(folder, *SOURCE.files):
-        yield from table_rows(folder, path, _record)
+    yield from each(csv_table(folder, *SOURCE.files), _record)
 
 
-def _record(origin: str, row: Row) -> Record:
-    model = text(row, "Filename").removesuffix(".out")
+def _record(row: Row) -> Record:
+    model = row.filled("Filename").removesuffix(".out")
     return Record(
         model=model,
-        batch=whole(row, "Batch Size"),
+        batch=row.count("Batch Size"),
         options={"mode": "train"},
         group=_BATCH.sub("", model),
-        resident_bytes=positive(row, "Max GPU Memory (MiB)") * 2**20,
-        metrics=optional(row, **_METRICS),
-        source="gpumemnet",
-        origin=origin,
-        environment={"layers": text(row, "Activations-Params")},
+        resident_bytes=row.positive("Max GPU Memory (MiB)") * 2**20,
+        metrics=row.optional(**_METRICS),
+        source=SOURCE.name,
+        origin=row.origin,
+        environment={"layers": row.filled("Activations-Params")},
     )
 
 

@@ -13,18 +13,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from foretell.data.importers.cells import (
-    BadRowError,
-    Row,
-    cluster_text,
-    optional,
-    positive,
-    single_precision,
-    table_rows,
-    text,
-    whole,
-)
-from foretell.data.importers.source import Rows, Source, find
+from foretell.data.importers.hardware import known_cluster, single_precision
+from foretell.data.importers.rows import BadRowError, Row, csv_table, each
+from foretell.data.importers.source import Rows, Source
 from foretell.data.record import Record
 
 # Tried in this order: names without a size of memory are of the time when there was only one.
@@ -65,12 +56,11 @@ _LEAST_MIB = 100.0
 
 def read(folder: Path) -> Rows:
     """All runs."""
-    for path in find(folder, *SOURCE.files):
-        yield from table_rows(folder, path, _record)
+    yield from each(csv_table(folder, *SOURCE.files), _record)
 
 
-def _record(origin: str, row: Row) -> Record:
-    system, match = text(row, "system"), _TASK.fullmatch(text(row, "task"))
+def _record(row: Row) -> Record:
+    system, match = row.filled("system"), _TASK.fullmatch(row.filled("task"))
     if match is None:
         raise BadRowError("the task is not known")
     name = match["model"]
@@ -83,7 +73,7 @@ def _record(origin: str, row: Row) -> Record:
     return Record(
         model=_MODEL.get(name, name),
         # Bridges between cards are named, the links they stand for are not in the catalogue.
-        cluster="" if "NVlink" in system or _CLOUD.search(system) else cluster_text(device, gpus),
+        cluster="" if "NVlink" in system or _CLOUD.search(system) else known_cluster(device, gpus),
         device=device,
         devices=gpus,
         batch=batch,
@@ -95,11 +85,9 @@ def _record(origin: str, row: Row) -> Record:
         group=name,
         time_s=time_s,
         resident_bytes=memory_bytes,
-        metrics=optional(
-            row, throughput_per_s="throughput", utilisation_percent="util_mean_active"
-        ),
-        source="lambda_dl_benchmark",
-        origin=origin,
+        metrics=row.optional(throughput_per_s="throughput", utilisation_percent="util_mean_active"),
+        source=SOURCE.name,
+        origin=row.origin,
         environment={"system": system, "precision": label},
         taken_at=_taken_at(row),
     )
@@ -107,15 +95,15 @@ def _record(origin: str, row: Row) -> Record:
 
 def _size(row: Row, system: str, name: str) -> tuple[int, int | None]:
     """(devices, batch of each or None)."""
-    para = _PARA.fullmatch((row.get("para") or "").strip())
+    para = _PARA.fullmatch(row.cells.get("para", "").strip())
     if para:
         gpus = int(para["gpus"])
         return gpus, _share(int(para["batch"]), gpus)
     cloud = _CLOUD.search(system)
     if cloud:  # whether the log's batch is that of one device or of all is not told
         return int(cloud[1]) // 2, None
-    gpus = whole(row, "num_gpu_from_name")
-    logged = int(optional(row, batch="batch_size_in_log").get("batch", 0.0))
+    gpus = row.count("num_gpu_from_name")
+    logged = int(row.optional(batch="batch_size_in_log").get("batch", 0.0))
     return gpus, _share(logged, gpus) if name in _LOG_ALL else logged or None
 
 
@@ -124,14 +112,14 @@ def _share(batch: int, gpus: int) -> int | None:
 
 
 def _memory_bytes(row: Row) -> float | None:
-    mib = optional(row, memory="mem_max_MiB").get("memory", 0.0)
+    mib = row.optional(memory="mem_max_MiB").get("memory", 0.0)
     return mib * 2**20 if mib >= _LEAST_MIB else None
 
 
 def _time_s(row: Row, name: str, gpus: int, batch: int | None, has_memory: bool) -> float | None:
     """Of one step; None where only memory can be had from the row."""
     try:
-        throughput = positive(row, "throughput")
+        throughput = row.positive("throughput")
     except BadRowError:
         if has_memory:
             return None
@@ -147,7 +135,7 @@ def _time_s(row: Row, name: str, gpus: int, batch: int | None, has_memory: bool)
 
 def _taken_at(row: Row) -> str:
     """'03-03-2020_18-45-27' -> ISO 8601; the clock's zone is not told, so the day must do."""
-    match = re.match(r"(\d\d)-(\d\d)-(\d{4})_", row.get("timestamp") or "")
+    match = re.match(r"(\d\d)-(\d\d)-(\d{4})_", row.cells.get("timestamp", ""))
     return f"{match[3]}-{match[2]}-{match[1]}" if match else ""
 
 

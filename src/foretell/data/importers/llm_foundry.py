@@ -10,12 +10,12 @@ step is the tokens of a global batch over tokens per second: samples per second 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-from foretell.data.importers.markdown import markdown_file
-from foretell.data.importers.rows import BadRowError, Row, csv_table, each
-from foretell.data.importers.source import Rows, Source, find
+from foretell.data.importers.hardware import full_nodes
+from foretell.data.importers.markdown import csv_and_pages
+from foretell.data.importers.rows import BadRowError, Row, each
+from foretell.data.importers.source import Rows, Source
 from foretell.data.importers.steps import step_record
 from foretell.data.record import Record
 
@@ -40,13 +40,7 @@ _PER_NODE = 8
 
 def read(folder: Path) -> Rows:
     """All rows of the CSV tables and of the README's."""
-    yield from each(_rows(folder), _step)
-
-
-def _rows(folder: Path) -> Iterator[Row]:
-    yield from csv_table(folder, _TABLE)
-    for path in find(folder, _README):
-        yield from markdown_file(folder, path, column=_THROUGHPUT)
+    yield from each(csv_and_pages(folder, _TABLE, _README, _THROUGHPUT), _step)
 
 
 def _step(row: Row) -> Record:
@@ -58,12 +52,11 @@ def _step(row: Row) -> Record:
     layers, hidden, heads = _SHAPES[name]
     gpus, seq = row.count("# GPUs"), row.count("SeqLen (T)")
     global_batch = row.count("GlobalBatchSize")
-    nodes = f"{gpus // _PER_NODE}x{_PER_NODE}" if gpus > _PER_NODE else str(gpus)
     return step_record(
         {
             "model": f"transformer:layers={layers},hidden={hidden},heads={heads},seq={seq},"
             "vocab=50368,nobias,tied",
-            "cluster": f"{nodes}x{device}:{_NETWORK[device]}",
+            "cluster": f"{full_nodes(device, gpus, _PER_NODE)}:{_NETWORK[device]}",
             "batch": row.count("MicroBatchSize"),
             "global_batch": global_batch,
             "precision": precision,

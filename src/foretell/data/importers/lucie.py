@@ -22,6 +22,7 @@ import statistics
 from pathlib import Path
 from typing import NamedTuple
 
+from foretell.data.importers.hardware import full_nodes
 from foretell.data.importers.rows import BadRowError, Row, csv_table, each, grouped, merged
 from foretell.data.importers.source import Rows, Source
 from foretell.data.importers.steps import step_record
@@ -62,8 +63,7 @@ def read(folder: Path) -> Rows:
     found, rejects = grouped(csv_table(folder, _ITERATIONS), _plan_of_iteration)
     yield from rejects
     for plan, rows in found.items():
-        time_s = statistics.median(row.positive("iter_time") for row in rows) / 1e3
-        yield from merged(_step(plan, time_s, len(rows), rows[0]), rows)
+        yield from merged(rows, _iterations, plan)
     yield from each(csv_table(folder, _RUNS), _run)
 
 
@@ -80,6 +80,11 @@ def _plan_of_iteration(row: Row) -> _Plan:
     zero = _STAGES.index(row.text("stage"))
     seq = row.count("consumed_tokens") // row.count("consumed_samples")
     return _checked(_Plan(gpus, tp, pp, zero, global_batch, micro_batch, seq, "32k"))
+
+
+def _iterations(rows: list[Row], plan: _Plan) -> Record:
+    time_s = statistics.median(row.positive("iter_time") for row in rows) / 1e3
+    return _step(plan, time_s, len(rows), rows[0])
 
 
 def _run(row: Row) -> Record:
@@ -107,11 +112,10 @@ def _checked(plan: _Plan) -> _Plan:
 def _step(plan: _Plan, time_s: float, samples: int, row: Row) -> Record:
     multiple = 128 * plan.tp
     vocabulary = -(-_VOCABULARY[plan.vocabulary] // multiple) * multiple
-    nodes = plan.gpus // _PER_NODE
     options = {
         "model": f"transformer:layers=32,hidden=4096,heads=32,ffn=11008,vocab={vocabulary},"
         f"gated,rmsnorm,rope,seq={plan.seq}",
-        "cluster": "8xa100-80gb" if nodes == 1 else f"{nodes}x8xa100-80gb:4xib-edr",
+        "cluster": full_nodes("a100-80gb", plan.gpus, _PER_NODE, "4xib-edr"),
         "batch": plan.micro_batch,
         "global_batch": plan.global_batch,
         "precision": "bf16",

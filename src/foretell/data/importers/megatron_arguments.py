@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from foretell.data.importers.hardware import cluster_text, full_nodes
 from foretell.data.importers.rows import BadRowError, Row
 
 Arguments = Mapping[str, Any]
@@ -240,10 +241,8 @@ def _vocabulary(row: Row, args: Arguments, tp: int) -> int:
 
 
 def _cluster(world: int, device: str) -> str:
-    per_node = 72 if device == "gb200" else 8
-    if world <= per_node:
-        return f"{world}x{device}"
-    return f"{world // 8}x8x{device}"
+    one_node = 72 if device == "gb200" else 8
+    return cluster_text(device, world) if world <= one_node else full_nodes(device, world, 8)
 
 
 def _argument(args: Arguments, name: str, default: int) -> int:

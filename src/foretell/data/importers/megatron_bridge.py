@@ -13,13 +13,13 @@ one cell.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
+from foretell.data.importers.hardware import full_nodes
 from foretell.data.importers.llm_shapes import reference
-from foretell.data.importers.markdown import markdown_file
-from foretell.data.importers.rows import BadRowError, Row, csv_table, each
-from foretell.data.importers.source import Rows, Source, find
+from foretell.data.importers.markdown import csv_and_pages
+from foretell.data.importers.rows import BadRowError, Row, each
+from foretell.data.importers.source import Rows, Source
 from foretell.data.importers.steps import step_record
 from foretell.data.record import Record
 
@@ -36,13 +36,7 @@ _NOT_STATED = ("", "n/a", "-")
 
 def read(folder: Path) -> Rows:
     """All rows of the CSV table and of the Markdown pages."""
-    yield from each(_rows(folder), _step)
-
-
-def _rows(folder: Path) -> Iterator[Row]:
-    yield from csv_table(folder, _TABLE)
-    for path in find(folder, _PAGES):
-        yield from markdown_file(folder, path)
+    yield from each(csv_and_pages(folder, _TABLE, _PAGES), _step)
 
 
 def _step(row: Row) -> Record:
@@ -79,9 +73,7 @@ def llm_record(row: Row, source: str, name: str, known: tuple[str, int], precisi
     sharded = _degree(row, "FSDP", 0) > 0
     options: dict[str, object] = {
         "model": model,
-        "cluster": f"{gpus}x{device}"
-        if gpus <= per_node
-        else f"{gpus // per_node}x{per_node}x{device}",
+        "cluster": full_nodes(device, gpus, per_node),
         "batch": row.count("MBS"),
         "global_batch": global_batch,
         "precision": precision,

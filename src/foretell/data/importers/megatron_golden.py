@@ -17,7 +17,6 @@ without time or memory and those whose numbers were copied from another platform
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,11 +28,18 @@ from foretell.data.importers.megatron_arguments import (
     plain_name,
     undescribed,
 )
-from foretell.data.importers.rows import BadRowError, Row, csv_table, grouped, merged, readable
-from foretell.data.importers.source import Rows, Source, find, open_text
+from foretell.data.importers.rows import (
+    BadRowError,
+    Row,
+    csv_table,
+    grouped,
+    json_object,
+    merged,
+    rejected,
+)
+from foretell.data.importers.source import Rows, Source, find
 from foretell.data.importers.steps import step_record
 from foretell.data.record import Record, Reject
-from foretell.errors import InputError
 
 _HISTORY, _SUMMARY = "golden_values_history.csv", "golden_values_summary.csv"
 _NEWEST = "model_args_by_test_case.json"
@@ -45,13 +51,16 @@ MEASURED = (
     *("config_sha", "train-iters"),
 )
 """Columns that are no part of a configuration."""
+_TO_COMPARE = ("test_case", "platform", "env", "date")
+"""Columns by which rows are compared before any is described."""
 
 Configuration = tuple[tuple[str, str], ...]
 
 
 def read(folder: Path) -> Rows:
     """Rows that stand alone as unusable, then one configuration after the other."""
-    newest = _newest(folder)
+    newest, unread = _newest(folder)
+    yield from unread
     table = list(csv_table(folder, _HISTORY))
     found, rejects = grouped(table, _configuration)
     yield from rejects
@@ -66,28 +75,31 @@ def read(folder: Path) -> Rows:
             else:
                 usable.append(row)
         if usable:
-            yield from _configured(usable, newest)
-    for row in csv_table(folder, _SUMMARY):
-        yield Reject(row.origin, "arguments that may be later than the figures")
+            yield from merged(usable, _record, None if unread else newest)
+    later = "arguments that may be later than the figures"
+    yield from rejected(csv_table(folder, _SUMMARY), later)
 
 
-def _newest(folder: Path) -> dict[str, Arguments]:
-    """The newest arguments of test cases, by their plain names."""
+def _newest(folder: Path) -> tuple[dict[str, Arguments], list[Reject]]:
+    """The newest arguments of test cases, by their plain names, and files without."""
     found: dict[str, Arguments] = {}
+    unread = []
     for path in find(folder, _NEWEST):
-        with readable(path), open_text(path) as stream:
-            cases = json.load(stream)
-        if not isinstance(cases, dict):
-            raise InputError(f"file {str(path)!r} holds no arguments by test case: fetch it again")
+        cases = json_object(folder, path)
+        if isinstance(cases, Reject):
+            unread.append(cases)
+            continue
         for name, args in cases.items():
             if isinstance(args, dict):
                 found[plain_name(name)] = {k.removeprefix("--"): v for k, v in args.items()}
-    return found
+    return found, unread
 
 
 def _configuration(row: Row) -> Configuration:
     if row.text("model") not in _MODELS:
         raise BadRowError("neither GPT, nor a mixture of experts, nor BERT")
+    for name in _TO_COMPARE:
+        row.text(name)
     for name in (*_FIGURES, "mem_allocated_bytes_last"):
         if row.text(name):
             row.positive(name)
@@ -100,16 +112,11 @@ def _unusable(row: Row, copies: set[str]) -> str:
     return "copied from another platform" if row.origin in copies else ""
 
 
-def _configured(rows: list[Row], newest: Mapping[str, Arguments]) -> Rows:
-    """A record of rows with one configuration, or why there is none."""
-    try:
-        yield from merged(_record(rows, newest), rows)
-    except (BadRowError, InputError) as error:
-        yield from (Reject(row.origin, str(error)) for row in rows)
-
-
-def _record(rows: list[Row], newest: Mapping[str, Arguments]) -> Record:
+def _record(rows: list[Row], newest: Mapping[str, Arguments] | None) -> Record:
+    """Of rows with one configuration."""
     row = rows[-1]
+    if newest is None:
+        raise BadRowError("the file of its arguments cannot be read")
     device = _device(row)
     if device is None:
         raise BadRowError("platform not stated")

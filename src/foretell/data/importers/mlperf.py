@@ -18,6 +18,7 @@ import statistics
 from pathlib import Path
 from typing import NamedTuple
 
+from foretell.data.importers.hardware import cluster_text
 from foretell.data.importers.rows import BadRowError, Row, csv_table, grouped, merged
 from foretell.data.importers.source import Rows, Source
 from foretell.data.importers.steps import step_record
@@ -71,7 +72,7 @@ def read(folder: Path) -> Rows:
     found, rejects = grouped(csv_table(folder, _TABLE), _key)
     yield from rejects
     for key, rows in sorted(found.items()):
-        yield from merged(_step(key, rows), rows)
+        yield from merged(rows, _step, key)
 
 
 def _key(row: Row) -> _Key:
@@ -102,13 +103,13 @@ def _device(name: str) -> str | None:
     return next((device for pattern, device in _DEVICES if re.search(pattern, name)), None)
 
 
-def _step(key: _Key, rows: list[Row]) -> Record:
+def _step(rows: list[Row], key: _Key) -> Record:
     benchmark, device, nodes, per_node, batch = key
     throughput_per_s = statistics.median(row.positive(_THROUGHPUT) for row in rows)
     return step_record(
         {
             **_MODELS[benchmark],
-            "cluster": f"{nodes}x{per_node}x{device}" if nodes > 1 else f"{per_node}x{device}",
+            "cluster": cluster_text(device, per_node, nodes),
             "batch": batch // (nodes * per_node),
         },
         group=f"{benchmark} {nodes} {per_node}",

@@ -7,13 +7,12 @@ sequences, which names no model, are left out; estimated times to train are extr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-from foretell.data.importers.markdown import markdown_file
+from foretell.data.importers.markdown import csv_and_pages
 from foretell.data.importers.megatron_bridge import SYSTEMS, llm_record
-from foretell.data.importers.rows import BadRowError, Row, csv_table, each
-from foretell.data.importers.source import Rows, Source, find
+from foretell.data.importers.rows import BadRowError, Row, each
+from foretell.data.importers.source import Rows, Source
 from foretell.data.record import Record, Reject
 
 _TABLE, _PAGE = "performance_summary_history.csv", "performance_summary.md"
@@ -22,7 +21,8 @@ _TABLE, _PAGE = "performance_summary_history.csv", "performance_summary.md"
 def read(folder: Path) -> Rows:
     """All rows by date; a configuration's place is that of its first figure."""
     newest: dict[str, Record] = {}
-    for row in each(sorted(_rows(folder), key=lambda r: r.cells.get("date", "")), _step):
+    rows = csv_and_pages(folder, _TABLE, _PAGE)
+    for row in each(sorted(rows, key=lambda r: r.cells.get("date", "")), _step):
         if isinstance(row, Reject):
             yield row
             continue
@@ -31,12 +31,6 @@ def read(folder: Path) -> Rows:
             yield Reject(newest[configuration].origin, "a newer figure of the same configuration")
         newest[configuration] = row
     yield from newest.values()
-
-
-def _rows(folder: Path) -> Iterator[Row]:
-    yield from csv_table(folder, _TABLE)
-    for path in find(folder, _PAGE):
-        yield from markdown_file(folder, path)
 
 
 def _step(row: Row) -> Record:

@@ -10,29 +10,34 @@ table summary/distributed.csv repeats labels, rounded, beside upstream's predict
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from foretell.data.importers.cells import (
+from foretell.data.importers.hardware import known_cluster
+from foretell.data.importers.operators import linear, operator_record, rowwise
+from foretell.data.importers.rows import (
     BadRowError,
     Row,
-    attempt,
-    cells_of,
-    cluster_text,
-    json_content,
-    number,
-    positive,
-    table_rows,
-    text,
-    whole,
+    csv_file,
+    each,
+    file_reader,
+    json_object,
+    place,
+    taken,
 )
 from foretell.data.importers.source import Rows, Source, find
 from foretell.data.record import Record, Reject
 from foretell.graph.sources.op_shape import op_reference
 
+_OPERATORS, _LABELS, _SUMMARY = (
+    "dataset*/**/*.csv",
+    "label/*/*.json",
+    "summary/distributed.csv",
+)
 _DEVICE = {
     "Tesla P4": "p4",
     "Tesla P100-PCIE-16GB": "p100",
@@ -62,7 +67,7 @@ _ROWWISE = {
 _OTHER_ROWWISE = ("div", "pow", "addu", "mulu", "divu", "powu")
 _CONV = ("Input_Channel", "Output_Channel", "Input_Size", "Kernel_Szie", "Stride")
 _REPEATING = ("vec.csv", "habitat.csv")
-_SIZES = ("B", "M", "N", "K", "H", *_CONV, "Padding")
+_TOLD_APART = ("OPName", "Device", "Latency", "B", "M", "N", "K", "H", *_CONV, "Padding")
 
 _GPT3 = "transformer:layers={},hidden={},heads={},seq=2048,vocab=50257,tied,dropout"
 _MODEL = {
@@ -79,6 +84,7 @@ _LABEL = re.compile(
     r"(?P<model>[a-z0-9_]+)-(?P<mode>inf|train)-(?P<seq>\d+)-(?P<batch>\d+)"
     r"(?:-(?P<option>fusion|dp\d+|tp\d+|pp\d+_\d+))?"
 )
+_KIND, _BATCH = "kind of figure", "Global batch size"
 _SUMMARY_MODEL = {"GPT2-Large": ("gpt2_large", 1024), "GPT3-XL": ("gpt3_xl", 2048)}
 _SUMMARY_DEVICE = {"A100x4": "NVIDIA_A100-SXM4-40GB", "H100x4": "NVIDIA_H100_80GB_HBM3"}
 _SUMMARY_OPTION = {"DP": "dp4", "TP": "tp4", "PP": "pp4_1"}
@@ -87,71 +93,68 @@ _SUMMARY_OPTION = {"DP": "dp4", "TP": "tp4", "PP": "pp4_1"}
 def read(folder: Path) -> Rows:
     """Operators, then steps."""
     seen: dict[int, str] = {}
-    tables = [p for p in find(folder, SOURCE.files[0]) if "dims" not in p.parts]
+    tables = [p for p in find(folder, _OPERATORS) if "dims" not in p.parts]
     for path in sorted(tables, key=lambda p: p.name.removesuffix(".gz") in _REPEATING):
-        yield from table_rows(folder, path, _first, seen)
+        yield from each(csv_file(folder, path), _first, seen)
     labels = set()
-    for path in find(folder, SOURCE.files[1]):
+    for path in find(folder, _LABELS):
         labels.add((path.parent.name, path.name.split(".")[0]))
-        yield _label(folder, path)
-    for path in find(folder, SOURCE.files[2]):
-        yield from _distributed(folder, path, labels)
+        content = json_object(folder, path)
+        if isinstance(content, Reject):
+            yield content
+        else:
+            cells = {name: str(value) for name, value in content.items()}
+            yield taken(Row(place(folder, path), cells), _label, path)
+    for path in find(folder, _SUMMARY):
+        yield from each(_distributed(folder, path), _cell, labels)
 
 
-def _first(origin: str, row: Row, seen: dict[int, str]) -> Record | Reject:
+def _first(row: Row, seen: dict[int, str]) -> Record:
     """An operator, unless an earlier table holds the very same row."""
-    key = hash((row.get("OPName"), row.get("Device"), row.get("Latency"), *map(row.get, _SIZES)))
+    key = hash(tuple(map(row.cells.get, _TOLD_APART)))
     if key in seen:
-        return Reject(origin, f"repeats a row of {seen[key]}")
-    record = _operator(origin, row)
-    seen[key] = origin.rpartition(":")[0]
+        raise BadRowError(f"repeats a row of {seen[key]}")
+    record = _operator(row)
+    seen[key] = row.origin.rpartition(":")[0]
     return record
 
 
-def _operator(origin: str, row: Row) -> Record:
-    name, where = text(row, "OPName"), text(row, "Device")
-    device = _DEVICE.get(where, where)
+def _operator(row: Row) -> Record:
+    name, where = row.filled("OPName"), row.filled("Device")
     model, batch = _reference(name, row)
-    return Record(
-        kind="operator",
-        model=model,
-        cluster=cluster_text(device),
-        device=device,
+    return operator_record(
+        model,
+        _DEVICE.get(where, where),
         batch=batch,
         options=_OPTIONS,
-        group=model,
-        time_s=positive(row, "Latency") / 1e3,
-        source="neusight",
-        origin=origin,
-        environment=_versions(row.get("Torch Version") or "", row.get("CUDA Version") or ""),
+        time_s=row.positive("Latency") / 1e3,
+        source=SOURCE.name,
+        origin=row.origin,
+        environment=_versions(
+            row.cells.get("Torch Version", ""), row.cells.get("CUDA Version", "")
+        ),
     )
 
 
 def _reference(name: str, row: Row) -> tuple[str, int]:
     """(model, batch): the sizes without the rows, and the rows."""
     if name == "linear":
-        sizes = whole(row, "K"), whole(row, "N")
-        return _linear(*sizes), whole(row, "B") * whole(row, "M")
+        return linear(row.count("K"), row.count("N")), row.count("B") * row.count("M")
     if name == "bmm":
-        m, n, k = (whole(row, size) for size in "MNK")
-        return op_reference("bmm", m=m, n=n, k=k), whole(row, "B")
+        m, n, k = (row.count(size) for size in "MNK")
+        return op_reference("bmm", m=m, n=n, k=k), row.count("B")
     if name == "conv":
-        return _conv(row), whole(row, "B")
+        return _conv(row), row.count("B")
     if name in _ROWWISE:
-        return op_reference(_ROWWISE[name], width=whole(row, "H")), whole(row, "B")
+        return rowwise(_ROWWISE[name], row.count("H")), row.count("B")
     if name in _OTHER_ROWWISE:
-        return f"{name},width={whole(row, 'H')}", whole(row, "B")
+        return f"{name},width={row.count('H')}", row.count("B")
     raise BadRowError("OPName is not known")
 
 
-@cache
-def _linear(inner: int, outer: int) -> str:
-    return op_reference("linear", **{"in": inner, "out": outer})
-
-
 def _conv(row: Row) -> str:
-    inner, outer, size, kernel, stride = (whole(row, column) for column in _CONV)
-    if number(row, "Padding") != kernel // 2:
+    inner, outer, size, kernel, stride = (row.count(column) for column in _CONV)
+    if row.number("Padding") != kernel // 2:
         raise BadRowError("a convolution whose padding is not half its kernel")
     sizes = {"in": inner, "out": outer, "size": size, "kernel": kernel, "stride": stride}
     return op_reference("conv2d", **sizes)
@@ -163,27 +166,22 @@ def _versions(torch: str, cuda: str) -> dict[str, str]:
     return {name: value for name, value in said.items() if value}
 
 
-def _label(folder: Path, path: Path) -> Record | Reject:
-    origin = path.relative_to(folder).as_posix()
-    content, wrong = json_content(folder, path)
-    if wrong:
-        return wrong
+def _label(row: Row, path: Path) -> Record:
     match = _LABEL.fullmatch(path.name.split(".")[0])
-    if match is None or not isinstance(content, dict):
-        return Reject(origin, "the file's name does not say what was measured")
-    said = match.groupdict()
-    return attempt(origin, _step, path.parent.name, said, content)
+    if match is None:
+        raise BadRowError("the file's name does not say what was measured")
+    return _step(row, path.parent.name, match.groupdict())
 
 
-def _step(origin: str, where: str, said: dict[str, Any], content: Row) -> Record:
+def _step(row: Row, where: str, said: dict[str, Any]) -> Record:
     device = _FOLDER_DEVICE.get(where, where.replace("_", " "))
     training, option = said["mode"] == "train", said["option"] or ""
     batch, options, devices = _spread(int(said["batch"]), option)
-    forward_s = number(content, "fw_latency") / 1e3
+    forward_s = row.number("fw_latency") / 1e3
     model = _MODEL.get(said["model"], said["model"])
     return Record(
         model=model,
-        cluster=cluster_text(device, devices),
+        cluster=known_cluster(device, devices),
         device=device,
         devices=devices,
         batch=batch,
@@ -195,12 +193,12 @@ def _step(origin: str, where: str, said: dict[str, Any], content: Row) -> Record
             **options,
         },
         group=model,
-        time_s=positive(content, "e2e_latency") / 1e3,
+        time_s=row.positive("e2e_latency") / 1e3,
         # Jobs on several devices write zeros.
         forward_s=forward_s or None,
-        backward_s=number(content, "bwall_latency") / 1e3 or None,
-        source="neusight",
-        origin=origin,
+        backward_s=row.number("bwall_latency") / 1e3 or None,
+        source=SOURCE.name,
+        origin=row.origin,
         environment={"attention": "eager"},
     )
 
@@ -217,50 +215,42 @@ def _spread(batch: int, option: str) -> tuple[int, dict[str, Any], int]:
     return batch // passes[kind], {**options, "global_batch": batch}, degree
 
 
-def _distributed(
-    folder: Path, path: Path, labels: set[tuple[str, str]]
-) -> Iterator[Record | Reject]:
-    """The cells of upstream's table of four-GPU jobs, which has two lines of headings."""
+@file_reader
+def _distributed(name: str, stream: TextIO) -> Iterator[Row]:
+    """Each cell of upstream's table of four-GPU jobs, which has two lines of headings."""
     devices: list[str] = []
     options: list[str] = []
     model = ""
-    for origin, cells in cells_of(folder, path):
-        if isinstance(cells, Reject):
-            yield cells
-        elif not devices:
+    reader = csv.reader(stream)
+    for cells in reader:
+        if not devices:
             devices = _filled(cells)
         elif not options:
             options = cells
         elif any(cells):
             model = cells[0] or model
             for column in range(3, min(len(cells), len(options), len(devices))):
-                about = (model, devices[column], options[column])
                 if options[column]:
-                    yield attempt(f"{origin}:{column + 1}", _cell, cells, column, about, labels)
+                    about = {"model": model, "device": devices[column], "option": options[column]}
+                    about |= {_BATCH: cells[1], _KIND: cells[2], "e2e_latency": cells[column]}
+                    yield Row(f"{name}:{reader.line_num}:{column + 1}", about)
 
 
-def _cell(
-    origin: str,
-    cells: list[str],
-    column: int,
-    about: tuple[str, str, str],
-    labels: set[tuple[str, str]],
-) -> Record:
-    model, device, option = about
-    if "Measured" not in cells[2]:
+def _cell(row: Row, labels: set[tuple[str, str]]) -> Record:
+    model, device, option = (row.text(name) for name in ("model", "device", "option"))
+    if "Measured" not in row.text(_KIND):
         raise BadRowError("a prediction of upstream, not a measurement")
     if model not in _SUMMARY_MODEL or device not in _SUMMARY_DEVICE:
         raise BadRowError("the model or the device is not known")
     if option not in _SUMMARY_OPTION:
         raise BadRowError("the parallelism is not known")
     (own, seq), where = _SUMMARY_MODEL[model], _SUMMARY_DEVICE[device]
-    said = {"model": own, "mode": "train", "seq": seq, "batch": cells[1]}
+    said = {"model": own, "mode": "train", "seq": seq, "batch": row.count(_BATCH)}
     said["option"] = _SUMMARY_OPTION[option]
-    if (where, f"{own}-train-{seq}-{cells[1]}-{said['option']}") in labels:
+    if (where, "{model}-{mode}-{seq}-{batch}-{option}".format(**said)) in labels:
         raise BadRowError("repeats a label file")
-    whole({"Global batch size": cells[1]}, "Global batch size")
-    zeros = {"fw_latency": 0, "bwall_latency": 0}
-    return _step(origin, where, said, {"e2e_latency": cells[column], **zeros})
+    zeros = {"fw_latency": "0", "bwall_latency": "0"}
+    return _step(Row(row.origin, {**row.cells, **zeros}), where, said)
 
 
 def _filled(cells: list[str]) -> list[str]:
@@ -278,6 +268,6 @@ SOURCE = Source(
     commit="6945927d9afcca2b9daf021f8395e53edc5b4eef",
     licence="MIT",
     use="fit",
-    files=("dataset*/**/*.csv", "label/*/*.json", "summary/distributed.csv"),
+    files=(_OPERATORS, _LABELS, _SUMMARY),
     read=read,
 )

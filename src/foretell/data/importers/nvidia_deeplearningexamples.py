@@ -10,18 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from foretell.data.importers.cells import (
-    UNREADABLE,
-    BadRowError,
-    attempt,
-    cluster_text,
-    single_precision,
-)
-from foretell.data.importers.source import Rows, Source, find, open_text
+from foretell.data.importers.hardware import known_cluster, single_precision
+from foretell.data.importers.rows import LINE, BadRowError, Row, lines, taken
+from foretell.data.importers.source import Rows, Source, find
 from foretell.data.record import Record, Reject
 
 _DEVICE = {
@@ -54,39 +49,33 @@ _NO_THROUGHPUT = ("speedup", "speed-up", "scaling", "time", "ratio", "asp", "qat
 def read(folder: Path) -> Rows:
     """All rows of all tables."""
     for path in find(folder, *SOURCE.files):
-        name = path.relative_to(folder).as_posix()
-        empty = True
-        try:
-            with open_text(path) as stream:
-                for place, line in enumerate(stream, start=1):
-                    empty = False
-                    yield from _rows(f"{name}:{place}", line)
-        except UNREADABLE as error:
-            yield Reject(name, f"file cannot be read further ({type(error).__name__})")
-        if empty:
-            yield Reject(name, "file holds no rows")
+        for line in lines(folder, path):
+            parsed = taken(line, _parsed)
+            if isinstance(parsed, Reject):
+                yield parsed
+            else:
+                row, columns, about = parsed
+                for column in columns:
+                    origin = f"{row.origin}:{column}" if len(columns) > 1 else row.origin
+                    yield taken(Row(origin, row.cells), _record, column, about)
 
 
-def _rows(origin: str, line: str) -> Iterator[Record | Reject]:
+def _parsed(line: Row) -> tuple[Row, list[str], dict[str, str]]:
+    """The row of a table that a line holds, its throughputs, and what is told above the table."""
     try:
-        content = json.loads(line)
+        content = json.loads(line.text(LINE))
         file, section = str(content["file"]), str(content["section"])
         cells = {_plain(name): _plain(value) for name, value in content["row"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
-        yield Reject(origin, "the line is not a row of a table")
-        return
+        raise BadRowError("the line is not a row of a table") from None
     last = section.lower().rpartition(" > ")[2]
     if "training performance" not in section.lower() or re.search("inference|evaluation", last):
-        yield Reject(origin, "not under a heading of training performance")
-        return
+        raise BadRowError("not under a heading of training performance")
     columns = [name for name in cells if _throughput(name, cells[name])]
     if not columns:
-        yield Reject(origin, "no throughput whose unit is told")
-        return
+        raise BadRowError("no throughput whose unit is told")
     about = {"model": file.rpartition("/")[0], "section": section}
-    for column in columns:
-        place = f"{origin}:{column}" if len(columns) > 1 else origin
-        yield attempt(place, _record, column, cells, about)
+    return Row(line.origin, cells), columns, about
 
 
 def _plain(value: Any) -> str:
@@ -100,7 +89,8 @@ def _throughput(name: str, value: str) -> bool:
     return bool(_UNIT.search(name) or _UNIT.search(value))
 
 
-def _record(origin: str, column: str, cells: Mapping[str, str], about: Mapping[str, str]) -> Record:
+def _record(row: Row, column: str, about: Mapping[str, str]) -> Record:
+    cells = row.cells
     per_s = _per_second(column, cells[column])
     system = list(_SYSTEM.finditer(about["section"]))
     if not system:
@@ -116,7 +106,7 @@ def _record(origin: str, column: str, cells: Mapping[str, str], about: Mapping[s
     seq = _one_number(cells, "sequence length")
     return Record(
         model=about["model"],
-        cluster=cluster_text(device, gpus // nodes, nodes),
+        cluster=known_cluster(device, gpus // nodes, nodes),
         device=device,
         devices=gpus,
         nodes=nodes,
@@ -130,8 +120,8 @@ def _record(origin: str, column: str, cells: Mapping[str, str], about: Mapping[s
         group=about["model"],
         time_s=global_batch / per_s,
         metrics={"throughput_per_s": per_s},
-        source="nvidia_deeplearningexamples",
-        origin=origin,
+        source=SOURCE.name,
+        origin=row.origin,
         environment={"table": about["section"], **_distinctions(cells)},
     )
 

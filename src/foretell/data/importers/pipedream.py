@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from foretell.data.importers.cells import UNREADABLE, BadRowError, attempt
-from foretell.data.importers.source import Rows, Source, find, open_text
+from foretell.data.importers.operators import linear, operator_record, rowwise
+from foretell.data.importers.rows import LINE, BadRowError, Row, lines, taken
+from foretell.data.importers.source import Rows, Source, find
 from foretell.data.record import Record, Reject
 from foretell.graph.sources.op_shape import op_reference
 
@@ -96,35 +97,27 @@ def read(folder: Path) -> Rows:
         yield from _rows(folder, path)
 
 
-def _rows(folder: Path, path: Path) -> Iterator[Record | Reject]:
-    name = path.relative_to(folder).as_posix()
-    found: list[tuple[str, _Layer | Reject]] = []
+def _rows(folder: Path, path: Path) -> Rows:
+    found: list[tuple[Row, _Layer | Reject]] = []
     edges: list[tuple[str, str]] = []
-    try:
-        with open_text(path) as stream:
-            for place, line in enumerate(stream, start=1):
-                edge = _EDGE.match(line)
-                if edge:
-                    edges.append((edge["from"], edge["to"]))
-                elif line.strip():
-                    origin = f"{name}:{place}"
-                    found.append((origin, _parsed(origin, line.strip())))
-    except UNREADABLE as error:
-        yield Reject(name, f"file cannot be read further ({type(error).__name__})")
-    if not found:
-        yield Reject(name, "file holds no rows")
+    for row in lines(folder, path):
+        edge = _EDGE.match(row.cells.get(LINE, ""))
+        if edge:
+            edges.append((edge["from"], edge["to"]))
+        elif row.flaw or row.text(LINE):
+            found.append((row, taken(row, _parsed)))
     network = _Network([layer for _, layer in found if isinstance(layer, _Layer)], edges)
-    for origin, layer in found:
+    for row, layer in found:
         if isinstance(layer, Reject):
             yield layer
         else:
-            yield attempt(origin, _record, layer, network, _name(path))
+            yield taken(row, _record, layer, network, _name(path))
 
 
-def _parsed(origin: str, line: str) -> _Layer | Reject:
-    match = _LAYER.fullmatch(line)
+def _parsed(row: Row) -> _Layer:
+    match = _LAYER.fullmatch(row.text(LINE))
     if match is None:
-        return Reject(origin, "the line is neither a layer nor an edge")
+        raise BadRowError("the line is neither a layer nor an edge")
     try:
         return _Layer(
             id=match["id"],
@@ -135,7 +128,7 @@ def _parsed(origin: str, line: str) -> _Layer | Reject:
             parameter_bytes=float(match["parameters"]),
         )
     except ValueError:
-        return Reject(origin, "a time or a size is not a number")
+        raise BadRowError("a time or a size is not a number") from None
 
 
 def _name(path: Path) -> str:
@@ -160,18 +153,16 @@ def _batch(layers: Sequence[_Layer]) -> int | None:
     return None
 
 
-def _record(origin: str, layer: _Layer, network: _Network, name: str) -> Record:
+def _record(row: Row, layer: _Layer, network: _Network, name: str) -> Record:
     if layer.kind.startswith("Input"):
         raise BadRowError("the time of loading data, not of a layer")
     if layer.forward_s + layer.backward_s <= 0:
         raise BadRowError("a layer without time of its own")
-    model = _reference(layer, network) or layer.text
-    return Record(
-        kind="operator",
-        model=model,
+    return operator_record(
+        _reference(layer, network) or layer.text,
+        device="",
         batch=network.batch,
         options=_OPTIONS,
-        group=model,
         time_s=layer.forward_s + layer.backward_s,
         forward_s=layer.forward_s,
         backward_s=layer.backward_s,
@@ -179,8 +170,8 @@ def _record(origin: str, layer: _Layer, network: _Network, name: str) -> Record:
             "activation_bytes": sum(layer.outputs) * _ITEMSIZE,
             "parameter_bytes": layer.parameter_bytes,
         },
-        source="pipedream",
-        origin=origin,
+        source=SOURCE.name,
+        origin=row.origin,
         environment={"network": name, "layer": layer.id},
     )
 
@@ -193,10 +184,10 @@ def _reference(layer: _Layer, network: _Network) -> str | None:
     if width is None:
         return None
     if layer.kind in ("ReLU", "Dropout"):
-        return op_reference(layer.kind.lower(), width=width)
+        return rowwise(layer.kind.lower(), width)
     if layer.kind == "Linear":
         inner, outer = layer.named("in_features"), layer.named("out_features")
-        return op_reference("linear", **{"in": inner, "out": outer}) if inner and outer else None
+        return linear(inner, outer) if inner and outer else None
     if layer.kind == "BatchNorm2d":
         channels = layer.unnamed[0]
         size = _side(width, channels)

@@ -20,32 +20,30 @@ folders are no measurements of steps and are not read.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+from foretell.data.importers.hardware import cluster_text
+from foretell.data.importers.placements import Placement, placement_of
 from foretell.data.importers.rows import BadRowError, Row, csv_file, each
 from foretell.data.importers.source import Rows, Source, find
-from foretell.data.importers.steps import step_record
+from foretell.data.importers.steps import OWN_MODELS, step_record
 from foretell.data.record import Record
 
 _FILES = ("placements.csv", "scalability.csv")
-_OWN = "foretell.data.importers.models"
 OPTIONS: dict[str, dict[str, object]] = {
-    "bert": {"model": f"{_OWN}:bert_base_squad", "optimizer": "adamw"},
-    "cifar10": {"model": f"{_OWN}:cifar_resnet18", "optimizer": "momentum"},
-    "deepspeech2": {"model": f"{_OWN}:deepspeech2", "optimizer": "momentum"},
+    "bert": {"model": f"{OWN_MODELS}:bert_base_squad", "optimizer": "adamw"},
+    "cifar10": {"model": f"{OWN_MODELS}:cifar_resnet18", "optimizer": "momentum"},
+    "deepspeech2": {"model": f"{OWN_MODELS}:deepspeech2", "optimizer": "momentum"},
     "imagenet": {
         "model": "timm:resnet50",
         "optimizer": "momentum",
         "precision": "amp-fp16",
         "image_size": 224,
     },
-    "ncf": {"model": f"{_OWN}:ncf", "optimizer": "adam"},
+    "ncf": {"model": f"{OWN_MODELS}:ncf", "optimizer": "adam"},
     "yolov3": {
-        "model": f"{_OWN}:yolov3",
+        "model": f"{OWN_MODELS}:yolov3",
         "optimizer": "momentum",
         "precision": "amp-fp16",
     },
@@ -57,37 +55,12 @@ _NETWORK = "eth-10g"
 def read(folder: Path) -> Rows:
     """All rows of both tables of every application."""
     for path in find(folder, *_FILES):
-        yield from each(csv_file(folder, path), partial(_step, path.parent.name))
+        yield from each(csv_file(folder, path), _step, path.parent.name)
 
 
-def cluster_text(nodes: int, gpus: int) -> str:
+def t4_cluster(nodes: int, gpus: int) -> str:
     """Nodes with the same number of T4 each."""
-    return f"{nodes}x{gpus}xt4:{_NETWORK}" if nodes > 1 else f"{gpus}xt4"
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where the GPUs of a row were."""
-
-    text: str
-    nodes: int
-    gpus_per_node: int
-    """On the fullest node."""
-    devices: int
-
-
-def placement_of(row: Row) -> Placement:
-    """One digit per node, or nodes and GPUs."""
-    if "placement" not in row.cells:
-        nodes, gpus = row.count("num_nodes"), row.count("num_replicas")
-        if not 1 <= nodes <= gpus:
-            raise BadRowError("fewer GPUs than nodes")
-        return Placement(f"{gpus} on {nodes} nodes", nodes, math.ceil(gpus / nodes), gpus)
-    text = row.text("placement")
-    if not text.isdecimal() or "0" in text:
-        raise BadRowError("placement is not one digit above zero per node")
-    digits = [int(d) for d in text]
-    return Placement(text, len(digits), max(digits), sum(digits))
+    return cluster_text("t4", gpus, nodes, _NETWORK)
 
 
 def application_record(
@@ -106,11 +79,11 @@ def application_record(
     )
 
 
-def _step(name: str, row: Row) -> Record:
+def _step(row: Row, name: str) -> Record:
     if name not in OPTIONS:
         raise BadRowError("an application that is not described")
     where = placement_of(row)
-    cluster = cluster_text(where.nodes, where.gpus_per_node)
+    cluster = t4_cluster(where.nodes, where.gpus_per_node)
     options = {"cluster": cluster, "torch_version": "1.6", **OPTIONS[name]}
     return application_record(row, name, where, options, SOURCE.name)
 

@@ -27,19 +27,20 @@ of a step are not taken, as their units differ from table to table.
 from __future__ import annotations
 
 import math
-from functools import partial
 from pathlib import Path
 
+from foretell.data.importers.hardware import cluster_text
+from foretell.data.importers.placements import gpus_by_node
 from foretell.data.importers.rows import BadRowError, Row, csv_file, each
 from foretell.data.importers.source import Rows, Source, find
-from foretell.data.importers.steps import step_record
+from foretell.data.importers.steps import OWN_MODELS, step_record
 from foretell.data.record import Record
 
 _FILES = ("placements.csv", "placements_*.csv")
 MODELS: dict[str, dict[str, object]] = {
     "bert": {"model": "hf:google-bert/bert-large-uncased", "seq": 512},
     "roberta": {"model": "hf:FacebookAI/roberta-large", "seq": 512},
-    "t5": {"model": "foretell.data.importers.models:t5_1b"},
+    "t5": {"model": f"{OWN_MODELS}:t5_1b"},
     "gpt2": {"model": "transformer:layers=48,hidden=1600,heads=25,seq=1024,vocab=50560,tied"},
     "llama7": {
         "model": "transformer:layers=32,hidden=4096,heads=32,seq=2048,vocab=32000,ffn=11008,"
@@ -62,7 +63,7 @@ def read(folder: Path) -> Rows:
     named = [(_name(path), path) for path in find(folder, *_FILES)]
     named.sort(key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order))
     for name, path in named:
-        yield from each(csv_file(folder, path), partial(_step, name))
+        yield from each(csv_file(folder, path), _step, name)
 
 
 def _name(path: Path) -> str:
@@ -71,13 +72,11 @@ def _name(path: Path) -> str:
     return path.parent.name if stem == "placements" else stem.removeprefix("placements_")
 
 
-def _step(name: str, row: Row) -> Record:
+def _step(row: Row, name: str) -> Record:
     if name not in MODELS:
         raise BadRowError("a model whose batch is not known")
     plan, placement = row.text("exec_plan"), row.text("placement")
-    if not placement.isdecimal() or "0" in placement:
-        raise BadRowError("placement is not one digit above zero per node")
-    digits = [int(d) for d in placement]
+    digits = gpus_by_node(row)
     devices = sum(digits)
     if plan in _PLANS:
         degrees: dict[str, object] = dict(_PLANS[plan])
@@ -114,9 +113,7 @@ def _cluster(digits: list[int]) -> str:
     spreads = [n for n in range(1, devices + 1) if devices % n == 0 and devices // n <= 8]
     nodes = min(spreads, key=lambda n: (abs(n - len(digits)), -n))
     gpus = devices // nodes
-    if nodes == 1:
-        return f"{gpus}xa800-80gb"
-    return f"{nodes}x{gpus}xa800-80gb:{math.ceil(min(digits) / 2)}xroce-200"
+    return cluster_text("a800-80gb", gpus, nodes, f"{math.ceil(min(digits) / 2)}xroce-200")
 
 
 SOURCE = Source(

@@ -14,7 +14,7 @@ from foretell.data.importers.source import Rows, Source, find
 def read(folder: Path) -> Rows:
     """All entries of the table."""
     for path in find(folder, *SOURCE.files):
-        yield from throughputs(folder, path, "shockwave", {})
+        yield from throughputs(folder, path, SOURCE.name, {})
 
 
 SOURCE = Source(

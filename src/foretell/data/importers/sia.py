@@ -19,10 +19,11 @@ batch and so come from a model; the scheduler's copy of the tables below adaptdl
 from __future__ import annotations
 
 import re
-from functools import partial
 from pathlib import Path
 
-from foretell.data.importers.pollux import OPTIONS, application_record, placement_of
+from foretell.data.importers.hardware import cluster_text
+from foretell.data.importers.placements import placement_of
+from foretell.data.importers.pollux import OPTIONS, application_record
 from foretell.data.importers.rows import BadRowError, Row, csv_file, each
 from foretell.data.importers.source import Rows, Source, find
 from foretell.data.record import Record
@@ -44,10 +45,10 @@ def read(folder: Path) -> Rows:
     seen: set[tuple[str, ...]] = set()
     for path in find(folder, *_FILES):
         if _COPY not in path.relative_to(folder).parts:
-            yield from each(csv_file(folder, path), partial(_step, path, seen))
+            yield from each(csv_file(folder, path), _step, path, seen)
 
 
-def _step(path: Path, seen: set[tuple[str, ...]], row: Row) -> Record:
+def _step(row: Row, path: Path, seen: set[tuple[str, ...]]) -> Record:
     name = path.parent.name
     match = re.match(r"\w+-([\w-]+)\.csv", path.name)
     machine = match.group(1) if match else ""
@@ -62,9 +63,8 @@ def _step(path: Path, seen: set[tuple[str, ...]], row: Row) -> Record:
     if figures in seen:
         raise BadRowError("the same figures in another table")
     where = placement_of(row)
-    nodes = f"{where.nodes}x{where.gpus_per_node}" if where.nodes > 1 else f"{where.gpus_per_node}"
     options = {
-        "cluster": f"{nodes}x{device}" + (f":{network}" if where.nodes > 1 else ""),
+        "cluster": cluster_text(device, where.gpus_per_node, where.nodes, network),
         "torch_version": "1.9",
         **({"precision": "tf32"} if device in _TF32 else {}),
         **OPTIONS[name],

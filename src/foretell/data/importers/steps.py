@@ -9,6 +9,9 @@ from typing import Any
 from foretell.cluster import Cluster, parse_cluster
 from foretell.data.record import Record
 
+OWN_MODELS = "foretell.data.importers.models"
+"""Where a reference finds models that importers bring themselves."""
+
 
 def step_record(options: Mapping[str, Any], **fields: Any) -> Record:
     """A record; what it says of the cluster is read off the cluster's text unless given."""

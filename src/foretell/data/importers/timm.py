@@ -6,16 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from foretell.data.importers.cells import (
-    BadRowError,
-    Row,
-    cluster_text,
-    optional,
-    positive,
-    table_rows,
-    text,
-    whole,
-)
+from foretell.data.importers.hardware import known_cluster
+from foretell.data.importers.rows import BadRowError, Row, csv_file, each
 from foretell.data.importers.source import Rows, Source, find
 from foretell.data.record import Record
 
@@ -45,7 +37,7 @@ def read(folder: Path) -> Rows:
     """All rows of all tables, file by file."""
     for path in find(folder, *SOURCE.files):
         about = _about(path.name.removesuffix(".gz"))
-        yield from table_rows(folder, path, _record, about)
+        yield from each(csv_file(folder, path), _record, about)
 
 
 def _about(name: str) -> dict[str, Any]:
@@ -71,32 +63,32 @@ def _release(digits: str) -> str:
     return f"{digits[0]}.{digits[1:3] if digits[0] == '1' else digits[1]}"
 
 
-def _record(origin: str, row: Row, about: dict[str, Any]) -> Record:
+def _record(row: Row, about: dict[str, Any]) -> Record:
     if not about:
         raise BadRowError("the file's name does not say how it was measured")
     mode = about["options"]["mode"]
-    name = text(row, "model")
+    name = row.filled("model")
     # The tag names the weights, which do not matter for time.
     model = name.split(".")[0]
     if model in _WRONG_NOW:
         raise BadRowError("the name stands for another architecture in timm today")
-    positive(row, f"{mode}_step_time")
-    batch = whole(row, f"{mode}_batch_size")
+    row.positive(f"{mode}_step_time")
+    batch = row.count(f"{mode}_batch_size")
     return Record(
         model=f"timm:{model}",
-        cluster=cluster_text(about["device"]),
+        cluster=known_cluster(about["device"]),
         device=about["device"],
         batch=batch,
-        options={**about["options"], "image_size": whole(row, f"{mode}_img_size")},
+        options={**about["options"], "image_size": row.count(f"{mode}_img_size")},
         group=model,
-        time_s=batch / positive(row, f"{mode}_samples_per_sec"),
+        time_s=batch / row.positive(f"{mode}_samples_per_sec"),
         metrics={
             # In millions with two digits: who uses the row can see that a model changed since.
-            "parameters": float(round(positive(row, "param_count") * 1e6)),
-            **optional(row, gmacs=f"{mode}_gmacs", macts=f"{mode}_macts"),
+            "parameters": float(round(row.positive("param_count") * 1e6)),
+            **row.optional(gmacs=f"{mode}_gmacs", macts=f"{mode}_macts"),
         },
-        source="timm",
-        origin=origin,
+        source=SOURCE.name,
+        origin=row.origin,
         environment={"name": name} if name != model else {},
     )
 

@@ -10,26 +10,17 @@ the host's launch and not the link.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from foretell.data.importers.cells import (
-    BadRowError,
-    Row,
-    attempt,
-    cluster_text,
-    optional,
-    positive,
-    readable,
-    table_rows,
-    text,
-    whole,
-)
+from foretell.data.importers.hardware import known_cluster
+from foretell.data.importers.operators import linear, operator_record, rowwise
+from foretell.data.importers.rows import BadRowError, Row, csv_file, each, taken
 from foretell.data.importers.source import Rows, Source, find
 from foretell.data.record import Record, Reject
 from foretell.graph.sources.op_shape import op_reference
 
+_LAYERS, _COLLECTIVES = "mlp.csv", ("all_reduce.csv", "send_recv.csv")
 _COMPUTE_DEVICE = {"a40": "a40", "a100": "a100-80gb", "h100": "h100-sxm"}
 # Folder -> device, link between the devices of a node (pairs have bridges).
 _NETWORK_DEVICE = {
@@ -59,83 +50,72 @@ _TIMED_CALLS = 3
 
 def read(folder: Path) -> Rows:
     """Operators, then collectives."""
-    for path in find(folder, SOURCE.files[0]):
-        for origin, row in readable(folder, path):
-            if isinstance(row, Reject):
-                yield row
-            else:
-                yield from _operators(origin, row, path.parents[2].name, path.parent.name)
+    for path in find(folder, _LAYERS):
+        for row in csv_file(folder, path):
+            yield from _operators(row, path.parents[2].name, path.parent.name)
     seen: dict[int, str] = {}
-    for path in find(folder, *SOURCE.files[1:]):
-        yield from table_rows(folder, path, _first, path.parent.name, seen)
+    for path in find(folder, *_COLLECTIVES):
+        yield from each(csv_file(folder, path), _first, path.parent.name, seen)
 
 
-def _operators(origin: str, row: Row, where: str, network: str) -> Iterator[Record | Reject]:
+def _operators(row: Row, where: str, network: str) -> Rows:
     """One record or reject for every operator the row has times of."""
+    if not row.cells:  # the file as a whole is flawed
+        yield Reject(row.origin, row.flaw)
+        return
     # Models whose attention and feed-forward run side by side have one norm and no second column.
-    parallel = f"time_stats.{_SECOND_NORM}.median" not in row
+    parallel = f"time_stats.{_SECOND_NORM}.median" not in row.cells
     for operator in _OPERATORS:
         if operator == _SECOND_NORM and parallel:
             continue
-        place = f"{origin}:{operator}"
-        yield attempt(place, _operator, row, operator, parallel, where, network)
+        own = Row(f"{row.origin}:{operator}", row.cells, row.flaw)
+        yield taken(own, _operator, operator, parallel, where, network)
 
 
-def _operator(
-    origin: str, row: Row, operator: str, parallel: bool, where: str, network: str
-) -> Record:
-    device = _COMPUTE_DEVICE.get(where, where)
-    model = _reference(operator, row, parallel)
-    stats = f"time_stats.{operator}"
-    milliseconds = optional(
-        row, mean=f"{stats}.mean", min=f"{stats}.min", max=f"{stats}.max", std=f"{stats}.std"
-    )
-    return Record(
-        kind="operator",
-        model=model,
-        cluster=cluster_text(device),
-        device=device,
-        batch=whole(row, "num_tokens"),
+def _operator(row: Row, operator: str, parallel: bool, where: str, network: str) -> Record:
+    return operator_record(
+        _reference(operator, row, parallel),
+        _COMPUTE_DEVICE.get(where, where),
+        batch=row.count("num_tokens"),
         options=_OPTIONS,
-        group=model,
-        time_s=positive(row, f"{stats}.median") / 1e3,
+        time_s=_median_s(row, operator),
         samples=_TIMED_PASSES,
-        metrics={f"{name}_s": value / 1e3 for name, value in milliseconds.items()},
-        source="vidur",
-        origin=origin,
-        environment=_environment(network, whole(row, "num_tensor_parallel_workers")),
+        metrics=_spread_s(row, operator),
+        source=SOURCE.name,
+        origin=row.origin,
+        environment=_environment(network, row.count("num_tensor_parallel_workers")),
     )
 
 
 def _reference(operator: str, row: Row, parallel: bool) -> str:
     """The operator of one of the workers that share a layer."""
-    width, inner = whole(row, "n_embd"), whole(row, "n_expanded_embd")
-    workers = whole(row, "num_tensor_parallel_workers")
-    gated = text(row, "use_gated_mlp") == "True"
+    width, inner = row.count("n_embd"), row.count("n_expanded_embd")
+    workers = row.count("num_tensor_parallel_workers")
+    gated = row.filled("use_gated_mlp") == "True"
     if operator == "attn_pre_proj":
-        heads = whole(row, "n_head")
-        outputs = (heads + 2 * whole(row, "n_kv_head")) * (width // heads)
-        return _linear(width, _share(outputs, workers))
+        heads = row.count("n_head")
+        outputs = (heads + 2 * row.count("n_kv_head")) * (width // heads)
+        return linear(width, _share(outputs, workers))
     if operator == "attn_post_proj":
-        return _linear(_share(width, workers), width)
+        return linear(_share(width, workers), width)
     if operator == "mlp_up_proj":
-        return _linear(width, _share((2 if gated else 1) * inner, workers))
+        return linear(width, _share((2 if gated else 1) * inner, workers))
     if operator == "mlp_down_proj":
-        return _linear(_share(inner, workers), width)
+        return linear(_share(inner, workers), width)
     if operator.endswith("layernorm"):
-        return _rows("layer_norm" if parallel else "rms_norm", width)
+        return rowwise("layer_norm" if parallel else "rms_norm", width)
     if operator == "emb":
         if workers > 1:
             raise BadRowError("a split embedding also masks, which no operator describes")
-        return op_reference("embedding", rows=whole(row, "vocab_size"), width=width)
+        return op_reference("embedding", rows=row.count("vocab_size"), width=width)
     if operator == "mlp_act":
         if gated:
             raise BadRowError("a gated activation in one kernel, which no operator describes")
-        return _rows("gelu", _share(inner, workers))
+        return rowwise("gelu", _share(inner, workers))
     if operator == "add":
         if parallel:
             raise BadRowError("a sum of three, which no operator describes")
-        return _rows("add", width)
+        return rowwise("add", width)
     raise BadRowError("rotary positions, which no operator describes")
 
 
@@ -145,27 +125,23 @@ def _share(size: int, workers: int) -> int:
     return size // workers
 
 
-def _first(origin: str, row: Row, where: str, seen: dict[int, str]) -> Record | Reject:
+def _first(row: Row, where: str, seen: dict[int, str]) -> Record:
     """A collective, unless a table of other hardware holds the very same row."""
-    key = hash(tuple(map(str, row.values())))
+    key = hash(tuple(row.cells.values()))
     if seen.setdefault(key, where) != where:
-        return Reject(origin, f"repeats {seen[key]}, digit for digit")
-    return _collective(origin, row, where)
+        raise BadRowError(f"repeats {seen[key]}, digit for digit")
+    return _collective(row, where)
 
 
-def _collective(origin: str, row: Row, where: str) -> Record:
+def _collective(row: Row, where: str) -> Record:
     device, link = _NETWORK_DEVICE.get(where, (where, ""))
-    kind = text(row, "collective")
+    kind = row.filled("collective")
     if kind not in ("all_reduce", "send_recv"):
         raise BadRowError("the collective is not known")
-    ranks, per_node = whole(row, "num_workers"), whole(row, "devices_per_node")
+    ranks, per_node = row.count("num_workers"), row.count("devices_per_node")
     if ranks % per_node:
         raise BadRowError("the nodes do not share the workers evenly")
-    inside = cluster_text(device, ranks) if ranks == per_node else ""
-    stats = f"time_stats.{kind}"
-    milliseconds = optional(
-        row, mean=f"{stats}.mean", min=f"{stats}.min", max=f"{stats}.max", std=f"{stats}.std"
-    )
+    inside = known_cluster(device, ranks) if ranks == per_node else ""
     return Record(
         kind="collective",
         model=f"collective:{kind}",
@@ -174,25 +150,24 @@ def _collective(origin: str, row: Row, where: str) -> Record:
         device=device,
         devices=ranks,
         nodes=ranks // per_node,
-        options={"nbytes": whole(row, "size"), "dtype": "fp16"},
+        options={"nbytes": row.count("size"), "dtype": "fp16"},
         group=device,
-        time_s=positive(row, f"{stats}.median") / 1e3,
+        time_s=_median_s(row, kind),
         samples=_TIMED_CALLS,
-        metrics={f"{name}_s": value / 1e3 for name, value in milliseconds.items()},
-        source="vidur",
-        origin=origin,
-        environment={"system": where, "devices_per_node": whole(row, "max_devices_per_node")},
+        metrics=_spread_s(row, kind),
+        source=SOURCE.name,
+        origin=row.origin,
+        environment={"system": where, "devices_per_node": row.count("max_devices_per_node")},
     )
 
 
-@cache
-def _linear(inner: int, outer: int) -> str:
-    return op_reference("linear", **{"in": inner, "out": outer})
+def _median_s(row: Row, what: str) -> float:
+    return row.positive(f"time_stats.{what}.median") / 1e3
 
 
-@cache
-def _rows(name: str, width: int) -> str:
-    return op_reference(name, width=width)
+def _spread_s(row: Row, what: str) -> dict[str, float]:
+    stats = {f"{name}_s": f"time_stats.{what}.{name}" for name in ("mean", "min", "max", "std")}
+    return {name: value_ms / 1e3 for name, value_ms in row.optional(**stats).items()}
 
 
 @cache
@@ -206,6 +181,6 @@ SOURCE = Source(
     commit="7d47513363ec447a741ac5e47241580b47724fbf",
     licence="MIT",
     use="fit",
-    files=("mlp.csv", "all_reduce.csv", "send_recv.csv"),
+    files=(_LAYERS, *_COLLECTIVES),
     read=read,
 )

@@ -12,9 +12,9 @@ as those with 16 GB.
 from __future__ import annotations
 
 import re
-from functools import partial
 from pathlib import Path
 
+from foretell.data.importers.hardware import cluster_text, full_nodes
 from foretell.data.importers.rows import BadRowError, Row, csv_file, csv_table, each
 from foretell.data.importers.source import Rows, Source, find
 from foretell.data.importers.steps import step_record
@@ -42,18 +42,16 @@ def read(folder: Path) -> Rows:
     """Iterations, then all-reduces."""
     yield from each(csv_table(folder, _STEPS), _step)
     for path in find(folder, *_TABLES):
-        yield from each(csv_file(folder, path), partial(_all_reduce, path))
+        yield from each(csv_file(folder, path), _all_reduce, path)
 
 
 def _step(row: Row) -> Record:
     r = {name: row.count(column) for name, column in _FIELDS.items()}
-    gpus = r["gpus"]
-    nodes = f"{gpus // _PER_NODE}x{_PER_NODE}" if gpus > _PER_NODE else str(gpus)
     return step_record(
         {
             "model": f"transformer:layers={r['layers']},hidden={r['hidden']},heads={r['heads']},"
             f"seq={r['seq']},vocab=51200,tied",
-            "cluster": f"{nodes}xa100-80gb",
+            "cluster": full_nodes("a100-80gb", r["gpus"], _PER_NODE),
             **{name: r[name] for name in ("batch", "global_batch", "tp", "dp", "pp")},
             "precision": "fp16",
             "master_weights": True,
@@ -69,7 +67,7 @@ def _step(row: Row) -> Record:
     )
 
 
-def _all_reduce(path: Path, row: Row) -> Record:
+def _all_reduce(row: Row, path: Path) -> Record:
     match = re.search(r"(?:(a100|v100)[_/])?AR_GPU(\d+)_", f"{path.parent.name}/{path.name}")
     if match is None or match.group(1) is None:
         raise BadRowError("neither folder nor file name tells the device")
@@ -79,7 +77,7 @@ def _all_reduce(path: Path, row: Row) -> Record:
     return Record(
         kind="collective",
         model="collective:all_reduce",
-        cluster=f"{ranks}x{device}",
+        cluster=cluster_text(device, ranks),
         device=device,
         devices=ranks,
         options={"nbytes": row.count("size(B)"), "dtype": "float32"},

@@ -15,19 +15,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from foretell.data.importers.cells import (
-    BadRowError,
-    Row,
-    cluster_text,
-    positive,
-    single_precision,
-    table_rows,
-    text,
-    whole,
-)
+from foretell.data.importers.hardware import known_cluster, single_precision
+from foretell.data.importers.rows import BadRowError, Row, csv_file, csv_table, each, rejected
 from foretell.data.importers.source import Rows, Source, find
-from foretell.data.record import Record, Reject
+from foretell.data.record import Record
 
+_POWER, _EPOCHS, _WINDOWS = "summary_power_*.csv", "summary_train.csv", "*+gpu*.csv"
 _SAMPLES = {"cifar100": 50_000, "imagenet": 1_281_167}
 _DEVICE = {"a40": "a40", "p100": "p100", "rtx6000": "quadro-rtx6000", "v100": "v100-32gb-pcie"}
 # ShuffleNet was cut to fit small images; ResNet-50 is the usual one.
@@ -38,30 +31,24 @@ _OPTIMIZERS = ("adam", "adamw")
 
 def read(folder: Path) -> Rows:
     """Power traces, then what has no times of steps."""
-    for path in find(folder, SOURCE.files[0]):
+    for path in find(folder, _POWER):
         gpu = path.name.removesuffix(".gz").removesuffix(".csv").rpartition("_")[2]
-        yield from table_rows(folder, path, _record, gpu)
-    for path in find(folder, SOURCE.files[1]):
-        yield from table_rows(folder, path, _without, "epochs to a target, no time")
-    for path in find(folder, SOURCE.files[2]):
-        reason = "how many steps the window holds is not told"
-        yield from table_rows(folder, path, _without, reason)
+        yield from each(csv_file(folder, path), _record, gpu)
+    yield from rejected(csv_table(folder, _EPOCHS), "epochs to a target, no time")
+    windows = csv_table(folder, _WINDOWS)
+    yield from rejected(windows, "how many steps the window holds is not told")
 
 
-def _without(origin: str, row: Row, reason: str) -> Reject:
-    return Reject(origin, reason)
-
-
-def _record(origin: str, row: Row, gpu: str) -> Record:
-    dataset, network = text(row, "dataset"), text(row, "network")
+def _record(row: Row, gpu: str) -> Record:
+    dataset, network = row.filled("dataset"), row.filled("network")
     if dataset not in _SAMPLES:
         raise BadRowError(f"how many samples an epoch of {dataset} has is not told")
-    device, batch = _DEVICE.get(gpu, gpu), whole(row, "batch_size")
-    optimizer = text(row, "optimizer")
-    epoch_s = positive(row, "time_per_epoch")
+    device, batch = _DEVICE.get(gpu, gpu), row.count("batch_size")
+    optimizer = row.filled("optimizer")
+    epoch_s = row.positive("time_per_epoch")
     return Record(
         model=_MODEL.get(network, network),
-        cluster=cluster_text(device),
+        cluster=known_cluster(device),
         device=device,
         batch=batch,
         options={
@@ -72,13 +59,13 @@ def _record(origin: str, row: Row, gpu: str) -> Record:
         },
         group=network,
         time_s=epoch_s * batch / _SAMPLES[dataset],
-        metrics={"epoch_s": epoch_s, "average_power_w": positive(row, "average_power")},
-        source="zeus",
-        origin=origin,
+        metrics={"epoch_s": epoch_s, "average_power_w": row.positive("average_power")},
+        source=SOURCE.name,
+        origin=row.origin,
         environment={
             "dataset": dataset,
             "optimizer": optimizer,
-            "power_limit_w": whole(row, "power_limit"),
+            "power_limit_w": row.count("power_limit"),
         },
     )
 
@@ -89,6 +76,6 @@ SOURCE = Source(
     commit="75a8b9398034eb9baf74ca0a830c2c31bcce52cd",
     licence="Apache-2.0",
     use="fit",
-    files=("summary_power_*.csv", "summary_train.csv", "*+gpu*.csv"),
+    files=(_POWER, _EPOCHS, _WINDOWS),
     read=read,
 )
