@@ -95,8 +95,10 @@ def test_namespaces_without_permission_say_how_to_go_on(tmp_path: Path) -> None:
 def test_an_interrupted_run_keeps_what_was_finished_and_says_how_to_go_on(tmp_path: Path) -> None:
     models = [f"op:relu,width={n}" for n in range(64, 84)]
     process = subprocess.Popen(
-        [*COMMAND, "measure", *models, "--batch", "4", "--seconds", "0.2", "--rounds", "1"]
-        + ["--threads", "1", "--store", str(tmp_path)],
+        [
+            *(*COMMAND, "measure", *models, "--batch", "4", "--seconds", "0.2", "--rounds", "1"),
+            *("--threads", "1", "--store", str(tmp_path)),
+        ],
         stderr=subprocess.PIPE,
         text=True,
     )
