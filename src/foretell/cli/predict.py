@@ -241,9 +241,9 @@ def predict(
         Optional[float],
         typer.Option(parser=a_number, help="Tokens to train on.", rich_help_panel=_LENGTH),
     ] = None,
-    predictor: Annotated[str, typer.Option(help="Which predictor.", rich_help_panel=_OUTPUT)] = (
-        "analytic"
-    ),
+    predictor: Annotated[
+        str, typer.Option(help="Its name, or a file that calibrate wrote.", rich_help_panel=_OUTPUT)
+    ] = ("analytic"),
     max_batch: Annotated[
         bool,
         typer.Option(
