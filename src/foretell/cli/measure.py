@@ -184,10 +184,13 @@ def _jobs(
 def _tables(
     cases: Path | None, ops: bool, collectives: bool, chosen: list[World], task: Task
 ) -> list[Job]:
+    from foretell.cli.show import progress
     from foretell.measure.jobs import case_jobs, collective_jobs, operator_jobs
 
     found = case_jobs(cases, chosen, task) if cases is not None else []
-    found += operator_jobs(chosen, task) if ops else []
+    if ops:
+        with progress("choosing operators this machine can run"):
+            found += operator_jobs(chosen, task)
     return found + (collective_jobs(chosen, task) if collectives else [])
 
 

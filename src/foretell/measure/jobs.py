@@ -85,7 +85,7 @@ def collective_jobs(chosen: Sequence[World], task: Task) -> list[Job]:
 
 
 def operator_jobs(chosen: Sequence[World], task: Task) -> list[Job]:
-    """Single operators over their usual sizes, in every world; those that take long are left out."""
+    """Single operators over their usual sizes, in every world; without those that take long."""
     found = []
     for world in chosen:
         jobs = [job({"model": m, "batch": b}, world, task) for m, b in sweep_ops()]
