@@ -14,9 +14,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from benchmarks.sources import ROOT
 from foretell.data import Record
-from foretell.data.columns import to_table
+from foretell.data.columns import to_records, to_table
 from foretell.data.export import export
 from foretell.data.store import Store
 from foretell.measure.jobs import collective_jobs, job, not_yet_measured
@@ -61,6 +63,7 @@ _TEXT = {
 }
 _SECONDS = 1.5
 _DISTURBED = 1.25
+_UNSTEADY = 0.25
 
 
 def cases() -> list[dict[str, object]]:
@@ -82,7 +85,7 @@ def jobs() -> list[Job]:
 
 
 def undisturbed(records: Sequence[Record]) -> list[Record]:
-    """Those that were taken while the machine was about as fast as it ever was in that world."""
+    """Those whose rounds agree, taken while the machine was about as fast as ever in that world."""
     best: dict[str, float] = {}
     for r in records:
         speed = r.metrics.get("reference_s")
@@ -92,6 +95,7 @@ def undisturbed(records: Sequence[Record]) -> list[Record]:
         r
         for r in records
         if r.metrics.get("reference_s", 0.0) <= _DISTURBED * best.get(r.cluster, math.inf)
+        and r.metrics.get("round_spread", 0.0) <= _UNSTEADY
     ]
 
 
@@ -103,6 +107,10 @@ def main() -> None:
     parser.add_argument("--budget", type=float, help="stop after so many seconds")
     options = parser.parse_args()
     store = Store(options.store)
+    if options.export.exists():  # what an earlier run on this machine left
+        known = {record.id for record in store.records()}
+        kept = to_records(pq.read_table(options.export))
+        store.append(record for record in kept if record.id not in known)
     missing = not_yet_measured(jobs(), undisturbed(list(store.records())))
     print(f"{len(jobs())} in all, {len(missing)} to be measured", flush=True)
     started = time.monotonic()
