@@ -193,12 +193,11 @@ def test_workers_end_when_whoever_asked_is_killed(tmp_path: Path) -> None:
         "    print(crew.folder.path, flush=True)\n"
         "    time.sleep(600)\n"
     )
-    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    folder = parent.stdout.readline().strip()
-    time.sleep(5)
-    os.kill(parent.pid, signal.SIGKILL)
-    parent.wait()
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as asker:
+        assert asker.stdout is not None
+        folder = asker.stdout.readline().strip()
+        time.sleep(5)
+        os.kill(asker.pid, signal.SIGKILL)
     limit = time.monotonic() + 20
     while time.monotonic() < limit and _working_in(folder):
         time.sleep(0.2)
