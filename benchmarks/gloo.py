@@ -23,7 +23,7 @@ from benchmarks.gloo_hosts import Workers
 from benchmarks.gloo_models import MODELS, PIPELINES, Model
 from benchmarks.gloo_network import Network, fit_network
 from benchmarks.gloo_predict import Plan
-from benchmarks.netns import HostPair, why_not
+from foretell.measure.namespaces import HostPair, why_not
 from foretell.parallel.schedule import Pipelined
 
 RATES: dict[str, float | None] = {"unshaped": None, "1 Gbit/s": 1e9, "100 Mbit/s": 1e8}

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.netns import INTERFACE, HostPair
+from foretell.measure.namespaces import INTERFACE, HostPair
 
 _ROOT = Path(__file__).resolve().parents[1]
 

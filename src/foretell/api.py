@@ -42,7 +42,7 @@ class Case(Settings):
     model: str
     cluster: str = "a100-80gb"
     batch: int | None = None
-    """Samples per device and forward pass; follows from global_batch, else 32."""
+    """Samples per model copy and forward pass; follows from global_batch, else 32."""
     image_size: int | None = None
     seq: int | None = None
     predictor: str = DEFAULT_PREDICTOR
@@ -75,21 +75,18 @@ class Case(Settings):
         )
 
 
-def case_from_launch(launch: Launch, given: Mapping[str, Any]) -> Case:
-    """The case a launch file describes; `given` goes before what it says.
-
-    What neither says and a forecast needs is asked for by name.
-    """
-    lacking = [name for name in launch.missing() if name not in given]
-    if "global_batch" in given and "batch" in lacking:
-        lacking.remove("batch")
-    if lacking:
-        hint = f" (it speaks of {launch.device_hint})" if launch.device_hint else ""
+def case_from_launch(launch: Launch) -> Case:
+    """The case a launch file describes; what it does not say and a forecast needs is asked for."""
+    if lacking := launch.missing():
+        hints = [note for note in launch.notes if set(launch.settled_by[note]) & set(lacking)]
+        if "cluster" in lacking and launch.device_hint and not hints:
+            hints = [f"it speaks of {launch.device_hint}"]
+        shown = f" ({'; '.join(hints)})" if hints else ""
         raise InputError(
-            f"{launch.path!r} does not say {' and '.join(lacking)}{hint}: give "
+            f"{launch.path!r} does not say {' and '.join(lacking)}{shown}: give "
             + " and ".join("the model" if n == "model" else f"--{n}" for n in lacking)
         )
-    return Case.from_mapping({**launch.options, **given})
+    return Case.from_mapping(launch.options)
 
 
 def predict(
@@ -117,7 +114,7 @@ def max_batch(
     cluster: str | Cluster = "a100-80gb",
     **options: Any,
 ) -> int:
-    """The largest batch per device that fits in memory; 0 when not even one sample does."""
+    """The largest batch per model copy that fits in memory; 0 when not even one sample does."""
     workload, where, _ = _prepare(model, inputs, loss, cluster, options)
     return max_batch_of(workload, where)
 
@@ -189,7 +186,7 @@ def predict_case(case: Case) -> Forecast:
 
 
 def max_batch_of(workload: Workload, cluster: Cluster) -> int:
-    """The largest batch per device that fits on every device of the cluster."""
+    """The largest batch per model copy that fits on every device of the cluster."""
     return min(
         largest_batch(workload, cluster, d.memory_bytes, memory_constants(d))
         for d in cluster.devices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
 
 import numpy as np
@@ -87,17 +88,16 @@ def test_interleaving_holds_its_warm_up_and_one_more_chunk(
     assert rank < pp - 1 or max(last) == 0
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero-bubble"])
-def test_extrapolated_microbatches_equal_simulated_ones(
-    schedule: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero-bubble", "interleaved"])
+def test_extrapolated_microbatches_take_as_long_as_simulated_ones(schedule: str) -> None:
     uneven = [
-        StageTimes(forward_s=f, backward_s=2 * f, weights_s=f, send_s=0.1)
-        for f in (1.0, 1.3, 0.8, 1.1)
+        StageTimes(forward_s=f, backward_s=2 * f, weights_s=f, send_s=0.2)
+        for f in (0.8, 1.5, 1.0, 1.5)
     ]
-    short = run_schedule(schedule, uneven, 4, 60)
-    monkeypatch.setattr("foretell.parallel.schedule._ROUNDS", 100)
-    assert short.length_s == pytest.approx(run_schedule(schedule, uneven, 4, 60).length_s, rel=1e-9)
+    pp = 2 if schedule == "interleaved" else 4
+    short, whole = (run_schedule(schedule, uneven, pp, 60, whole=w) for w in (False, True))
+    assert short.length_s == pytest.approx(whole.length_s, rel=1e-6)
+    assert len(short.spans) < len(whole.spans)
 
 
 def test_one_gpu_takes_the_sum_of_its_operators(gpt: Graph) -> None:
@@ -150,6 +150,18 @@ def test_tensor_parallel_ranks_share_products_and_parameters(gpt: Graph, tp: int
     # two sums forward and two backward in every block, one after the embedding, one for the head
     sums = [c for c in placed.messages.collective if c.value == "all_reduce"]
     assert len(sums) == 4 * 8 + 3 + 1 + 1
+
+
+def test_a_stage_with_more_work_than_the_others_is_named() -> None:
+    plan = {"pp": 4, "batch": 1, "global_batch": 32}
+    model = "transformer:layers=8,hidden=512,heads=8,seq=256,vocab={}"
+    even, uneven = (
+        forecast(graph_of(model.format(vocab), precision="bf16"), "4xa100-80gb", **plan).notes
+        for vocab in (512, 100_000)
+    )
+    assert not any("more work" in note for note in even)
+    (said,) = (note for note in uneven if "more work" in note)
+    assert re.match(r"stage 3 has \d+% more work than the mean of the 4 pipeline stages", said)
 
 
 def test_embedding_and_head_may_be_stages_of_their_own(gpt: Graph) -> None:
@@ -452,6 +464,18 @@ def test_a_model_without_blocks_has_no_stages() -> None:
 def test_sequences_are_needed_to_split_them() -> None:
     with pytest.raises(InputError, match="sp splits sequences"):
         foretell.predict("timm:resnet18", cluster="2xa100-80gb", tp=2, sp=True)
+
+
+@pytest.mark.parametrize("model", ["timm:vit_base_patch16_224", "timm:resnet18"])
+def test_context_parallelism_is_refused_for_models_that_read_images(model: str) -> None:
+    with pytest.raises(InputError, match=r"cp=2 .* reads images, not sequences"):
+        foretell.predict(model, cluster="2xa100-80gb", cp=2)
+
+
+def test_heads_that_do_not_divide_are_named_before_widths() -> None:
+    for reference in ("hf:bert-base-uncased", "timm:vit_base_patch16_224"):
+        with pytest.raises(InputError, match="tp=5 does not divide the 12 attention heads"):
+            foretell.predict(reference, cluster="5xa100-80gb", tp=5)
 
 
 def test_a_gather_before_the_first_operator_is_counted_to_it() -> None:

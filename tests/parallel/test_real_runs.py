@@ -12,7 +12,7 @@ from benchmarks.gloo import Row, measure, measure_network
 from benchmarks.gloo_hosts import Workers
 from benchmarks.gloo_models import MODELS
 from benchmarks.gloo_predict import Plan
-from benchmarks.netns import HostPair, why_not
+from foretell.measure.namespaces import HostPair, why_not
 
 SLOW, FAST = {"100 Mbit/s": 1e8}, {"1 Gbit/s": 1e9}
 CASES = {"llama": ("ddp", "fsdp", "tp", "1f1b"), "mlp": ("ddp", "tp")}

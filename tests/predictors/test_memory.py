@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 import foretell
 from benchmarks.memory_cpu import CASES, MemoryCase, measured_peak_bytes, predicted_peak_bytes
 from foretell.cluster import parse_cluster
+from foretell.errors import InputError
 from foretell.graph import graph_of
-from foretell.parallel import Holding
+from foretell.parallel import Holding, place
 from foretell.predictors import largest_batch, memory_use
+from foretell.predictors.memory import rank_memory
 from foretell.workload import Recipe, Workload
 
 ONE_GPU = parse_cluster("a100-80gb")
@@ -35,6 +37,29 @@ def test_the_largest_batch_fits_and_one_more_does_not(limit_gb: float) -> None:
     best = largest_batch(job, ONE_GPU, limit_gb * 1e9)
     assert best == 0 or memory_use(job.at_batch(best)).total_bytes <= limit_gb * 1e9
     assert memory_use(job.at_batch(best + 1)).total_bytes > limit_gb * 1e9
+
+
+@settings(max_examples=25, deadline=None)
+@given(limit_gb=st.floats(1.0, 60.0), global_batch=st.sampled_from([60, 96, 100, 128, 2 * 97]))
+def test_the_largest_batch_divides_the_global_batch(limit_gb: float, global_batch: int) -> None:
+    job, cluster = workload(global_batch=global_batch), parse_cluster("2xa100-80gb")
+
+    def fits(batch: int) -> bool:
+        placed = place(job.at_batch(batch), cluster)
+        return rank_memory(placed)[0].total_bytes <= limit_gb * 1e9
+
+    divisors = [b for b in range(1, global_batch + 1) if global_batch % (2 * b) == 0]
+    expected = max((b for b in divisors if fits(b)), default=0)
+    assert largest_batch(job, cluster, limit_gb * 1e9) == expected
+
+
+def test_interleaved_batches_leave_rounds_of_microbatches() -> None:
+    model = "transformer:layers=8,hidden=64,heads=4,seq=32,vocab=128"
+    plan = {"pp": 4, "schedule": "interleaved", "virtual_stages": 2}
+    found = foretell.max_batch(model, cluster="4xa100-80gb", global_batch=96, **plan)
+    assert found == 24
+    with pytest.raises(InputError, match="rounds of pp=4"):
+        foretell.max_batch(model, cluster="4xa100-80gb", global_batch=6, **plan)
 
 
 def test_a_model_that_does_not_fit_at_all_has_largest_batch_zero() -> None:

@@ -52,7 +52,7 @@ def predict(
         Optional[int],
         typer.Option(
             parser=whole_number,
-            help="Samples per device and forward pass; 32 if left out.",
+            help="Samples per model copy and forward pass; 32 if left out.",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -241,14 +241,15 @@ def predict(
         Optional[float],
         typer.Option(parser=a_number, help="Tokens to train on.", rich_help_panel=_LENGTH),
     ] = None,
-    predictor: Annotated[str, typer.Option(help="Which predictor.", rich_help_panel=_OUTPUT)] = (
-        "analytic"
-    ),
+    predictor: Annotated[
+        str, typer.Option(help="Its name, or a file that calibrate wrote.", rich_help_panel=_OUTPUT)
+    ] = ("analytic"),
     max_batch: Annotated[
         bool,
         typer.Option(
             "--max-batch",
-            help="Find the largest batch that fits; forecast it unless --batch names another.",
+            help="Find the largest batch that fits and divides --global-batch; forecast it unless "
+            "--batch names another.",
             rich_help_panel=_OUTPUT,
         ),
     ] = False,
@@ -264,7 +265,8 @@ def predict(
         typer.Option(
             "--from",
             help="Read a launch script or configuration: torchrun, sbatch, accelerate, DeepSpeed, "
-            "Megatron, PyTorchJob. Options beside it go before it.",
+            "Megatron, PyTorchJob. Options beside it go before it; --no-compile and the like undo "
+            "its switches.",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -315,10 +317,10 @@ def _was_given(context: typer.Context, name: str) -> bool:
 def _launched(path: Path, given: dict[str, Any]) -> tuple[Case, tuple[str, ...]]:
     """The case a launch file describes, with the options given beside it."""
     from foretell.api import case_from_launch
-    from foretell.launch import read_launch
+    from foretell.launch import beside, read_launch
 
-    launch = read_launch(path)
-    return case_from_launch(launch, given), launch.notes
+    launch = beside(read_launch(path), given)
+    return case_from_launch(launch), launch.notes
 
 
 def _refuse_beside_cases(context: typer.Context) -> None:
@@ -348,7 +350,7 @@ def _predict_one(
     with progress(f"capturing {case.model}", quiet=json_output):
         workload, cluster = workload_of(case)
     largest = max_batch_of(workload, cluster) if max_batch else None
-    if largest is not None and case.batch is None and case.global_batch is None:
+    if largest is not None and case.batch is None:
         workload = workload.at_batch(max(1, largest))
     forecast = predictor(case.predictor).predict(workload, cluster)
     forecast = dataclasses.replace(forecast, notes=(*forecast.notes, *notes))

@@ -14,11 +14,12 @@ from rich.text import Text
 
 from foretell.cluster import Cluster
 from foretell.predictors import Forecast
+from foretell.predictors.forecast import WAITING
 from foretell.units import format_bytes, format_count, format_duration
 from foretell.workload import Workload
 
 _BAR_WIDTH = 24
-
+_SHOWN_CLASSES = 6
 _WIDTH_IN_FILES = 140
 _ANY = 10_000
 
@@ -39,14 +40,14 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def counted_progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr; the yielded function takes (done, total)."""
+def counted_progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on stderr; the yielded function takes (done, total), None while that is unknown."""
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     quiet = not _status.is_terminal
     with Progress(*columns, console=_status, transient=True, disable=quiet) as bar:
         task = bar.add_task(what, total=None)
 
-        def advance(done: int, total: int) -> None:
+        def advance(done: int, total: int | None) -> None:
             bar.update(task, completed=done, total=total)
 
         yield advance
@@ -98,7 +99,7 @@ def show_forecast(
     print_line(
         f"{format_count(float(s['parameters']))} parameters, "
         f"{format_count(float(s['flops_per_sample']), 'FLOP')} per {s['sample']} and step, "
-        f"batch {s['batch']} per device, {s['mode']}, {s['precision']}"
+        f"batch {s['batch']} per {_copy(workload, cluster)}, {s['mode']}, {s['precision']}"
     )
     if s.get("parallel"):
         print_line(f"plan: {s['parallel']}")
@@ -112,7 +113,7 @@ def show_forecast(
         table.add_row("largest batch that fits", str(largest_batch or "none, not even 1"), "")
     print_table(table)
     print_table(_breakdown("time", forecast.breakdown["phase"], format_duration))
-    print_table(_breakdown("operators", forecast.breakdown["class"], format_duration, 6))
+    print_table(_operators(forecast.breakdown["class"]))
     memory = {k: v for k, v in forecast.breakdown["memory"].items() if k != "allocated_peak"}
     print_table(_breakdown("memory", memory, format_bytes))
     if "memory_by_stage" in forecast.breakdown:
@@ -122,6 +123,12 @@ def show_forecast(
         _print_text(f"note: {note}", "yellow" if not forecast.in_domain else "dim")
     domain = "in domain" if forecast.in_domain else "out of domain"
     _print_text(f"predictor {forecast.predictor}, version {forecast.version}, {domain}", "dim")
+
+
+def _copy(workload: Workload, cluster: Cluster) -> str:
+    """What a batch is for."""
+    layout = workload.recipe.layout(cluster.total_devices)
+    return "device" if layout.world == layout.dp else "model copy"
 
 
 def _stages(used: Mapping[str, float], room_bytes: float) -> Table:
@@ -149,14 +156,19 @@ def _merged(items: list[tuple[str, float]]) -> list[tuple[str, float]]:
     ]
 
 
-def _breakdown(
-    title: str, parts: object, show: Callable[[float], str], limit: int | None = None
-) -> Table:
-    assert isinstance(parts, dict)
+def _operators(class_s: Mapping[str, float]) -> Table:
+    """The longest operator classes, the rest of them in one row, and all that is not computing."""
+    computing = [name for name in class_s if name not in WAITING]
+    shown, rest = computing[:_SHOWN_CLASSES], computing[_SHOWN_CLASSES:]
+    parts = {name: class_s[name] for name in shown}
+    parts["rest"] = sum(class_s[name] for name in rest)
+    parts |= {name: class_s[name] for name in WAITING if name in class_s}
+    return _breakdown("operators", parts, format_duration)
+
+
+def _breakdown(title: str, parts: Mapping[str, float], show: Callable[[float], str]) -> Table:
     items = [(k, v) for k, v in parts.items() if v > 0]
     total = sum(v for _, v in items) or 1.0
-    if limit is not None and len(items) > limit:
-        items = [*items[:limit], ("rest", sum(v for _, v in items[limit:]))]
     table = plain_table(title, ">", ">", "")
     for name, value in items:
         share = value / total

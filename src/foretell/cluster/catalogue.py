@@ -70,12 +70,16 @@ def driver_names() -> Mapping[str, str]:
 
 
 def device(name: str) -> Device:
-    """The device of that id or alias, in any case; `local` is this machine's CPU."""
+    """The device of that id or alias, in any case; `local` is this machine's CPU.
+
+    `local@2` is this machine's CPU with two of its cores.
+    """
     key = name.strip().lower()
-    if key == LOCAL:
+    base, at, cores = key.partition("@")
+    if base == LOCAL and (not at or cores.isdecimal()):
         from foretell.cluster.detect import detect_local  # looks names up here in its turn
 
-        return detect_local()
+        return detect_local(int(cores)) if at else detect_local()
     key = aliases().get(key, key)
     if key not in devices():
         known = [*devices(), *aliases(), LOCAL]

@@ -1,4 +1,4 @@
-"""Finds out what this machine is, without importing torch and without ever failing."""
+"""Finds out what this machine is, without importing torch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import cache
 from foretell.cluster.catalogue import LOCAL, driver_names
 from foretell.cluster.catalogue import devices as catalogued
 from foretell.cluster.device import Device
+from foretell.errors import InputError
 
 _DEFAULT_CLOCK_HZ = 2.5e9
 _DEFAULT_MEMORY_BYTES = 16 * 2**30
@@ -22,11 +23,14 @@ _NVIDIA_SMI = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
 
 
 @cache
-def detect_local() -> Device:
-    """This machine's CPU, limited to the cores this process may run on."""
+def detect_local(at_most: int | None = None) -> Device:
+    """This machine's CPU, limited to the cores this process may run on, or to fewer."""
     processors = _processors(_read("/proc/cpuinfo"))
     first = processors[0] if processors else {}
-    cores = _physical_cores(processors)
+    present = _physical_cores(processors)
+    cores = present if at_most is None else at_most
+    if not 1 <= cores <= present:
+        raise InputError(f"local@{cores}: this machine has {present} cores, use 1 to {present}")
     clock_hz = _clock_hz(processors)
     fp32, bf16, family = _flops_per_cycle(first)
     peak = {"fp64": fp32 / 2, "fp32": fp32} | ({"bf16": bf16} if bf16 else {})
@@ -35,7 +39,7 @@ def detect_local() -> Device:
     sockets = len({p.get("physical id", "0") for p in processors}) or 1
     per_socket = _SERVER_BANDWIDTH_BYTES_PER_S if server else _DESKTOP_BANDWIDTH_BYTES_PER_S
     return Device(
-        id=LOCAL,
+        id=LOCAL if at_most is None else f"{LOCAL}@{cores}",
         name=f"{name.strip()}, {cores} cores",
         vendor="cpu",
         architecture="cpu",

@@ -11,6 +11,7 @@
     4xrtx-a6000:nvlink3-bridge      with another link inside the node
     1x8xa100-80gb+2x4xv100-16gb     two kinds of nodes
     local                           this machine
+    2xlocal@1                       two processes on this machine, with one core each
 
 Links are told apart by their kind, so their order is free. Case and blanks do not matter.
 """

@@ -60,6 +60,15 @@ class Subject:
     """The batch of the example inputs."""
     meta: dict[str, Any] = field(default_factory=dict)
 
+    def call(self, batch: int, *, training: bool) -> tuple[Sequence[Any], dict[str, Any]]:
+        """What the module is called with, on the device that is the default when asked."""
+        args, kwargs = self.inputs(batch)
+        if training:
+            return args, dict(kwargs)
+        names = self.inference_names
+        kept = {k: v for k, v in kwargs.items() if k in names or k not in self.training_only}
+        return args, {names.get(k, k): v for k, v in kept.items()}
+
 
 def capture(subject: Subject, options: CaptureOptions | None = None) -> Graph:
     """The Graph of one step of `subject`, recorded once and rescaled to any batch size."""
@@ -86,11 +95,7 @@ def record(
             module.to(_PURE[options.precision])
         prime = _free_prime(module, subject) if batch is None else _NEVER_A_SIZE
         with torch.device("meta"):
-            args, kwargs = subject.inputs(batch or prime)
-        if options.mode == "infer":
-            names = subject.inference_names
-            kept = {k: v for k, v in kwargs.items() if k in names or k not in subject.training_only}
-            kwargs = {names.get(k, k): v for k, v in kept.items()}
+            args, kwargs = subject.call(batch or prime, training=options.mode == "train")
         args, kwargs = _prepare_inputs(args, kwargs, options)
         if options.channels_last:
             module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

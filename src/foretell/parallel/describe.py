@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from foretell.graph.ops import Phase
 from foretell.parallel.place import Placed
+from foretell.parallel.step import StepRun
 from foretell.parallel.tensor import Split
 
 _LITTLE_SPLIT = 0.8
+_UNEVEN = 0.15
 _ZERO = {1: "optimizer state", 2: "optimizer state and gradients", 3: "everything"}
 
 
@@ -33,7 +39,7 @@ def describe(placed: Placed) -> str:
     return ", ".join(parts)
 
 
-def plan_notes(placed: Placed) -> list[str]:
+def plan_notes(placed: Placed, run: StepRun) -> list[str]:
     """What a reader of the plan should know."""
     layout, notes = placed.layout, []
     if layout.tp > 1:
@@ -49,7 +55,19 @@ def plan_notes(placed: Placed) -> list[str]:
             f"{placed.microbatches} microbatch{plural} cannot fill {layout.pp} pipeline stages: "
             "give a larger global_batch"
         )
-    return notes
+    return notes + _balance_notes(run.pipeline.busy_s)
+
+
+def _balance_notes(busy_s: Sequence[float]) -> list[str]:
+    """Whether one pipeline stage holds the others up."""
+    longest = int(np.argmax(busy_s))
+    excess = busy_s[longest] / max(float(np.mean(busy_s)), 1e-12) - 1
+    if excess <= _UNEVEN:
+        return []
+    return [
+        f"stage {longest} has {excess:.0%} more work than the mean of the {len(busy_s)} pipeline "
+        "stages: the others wait for it"
+    ]
 
 
 def _split_share(placed: Placed) -> float:

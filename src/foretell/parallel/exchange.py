@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,17 +11,36 @@ from foretell.comm import Collective
 from foretell.graph.graph import Bools, Floats, Ints, itemsize_of
 from foretell.graph.ops import Role
 from foretell.parallel.shard import expert_parameters
-from foretell.parallel.streams import Overlap, bucketed_backward, gathered_pass
+from foretell.parallel.streams import (
+    COMMUNICATION,
+    Overlap,
+    alone,
+    bucketed_backward,
+    gathered_pass,
+)
 from foretell.parallel.work import Work
 
 _FIRST_BUCKET_BYTES = 1024**2
 _MIB = 1024**2
 
 
-def with_gathers(work: Work, forward: Floats, backward: Floats) -> tuple[Floats, Floats, float]:
-    """Unit times with parameter gathers and gradient scatters of zero=3 where they show."""
-    if work.recipe.zero < 3 or work.layout.shard == 1:
-        return forward, backward, 0.0
+class Gathered(NamedTuple):
+    """One pass each way through the whole model, with gathers and scatters beside it (zero=3)."""
+
+    forward: Overlap
+    backward: Overlap
+
+    def communication_s(self, units: Bools) -> float:
+        """How long the links of a rank with some of the units are busy with them."""
+        return sum(
+            span.end_s - span.start_s
+            for span in (*self.forward.spans, *self.backward.spans)
+            if span.stream == COMMUNICATION and units[span.number]
+        )
+
+
+def gathered_passes(work: Work, forward: Floats, backward: Floats) -> Gathered:
+    """Parameter gathers and gradient scatters beside units of these times."""
     nbytes, root = gathered_bytes(work)
     group = work.groups["shard"]
     gather = work.collective_s(Collective.ALL_GATHER, nbytes, group)
@@ -35,32 +54,24 @@ def with_gathers(work: Work, forward: Floats, backward: Floats) -> tuple[Floats,
         "overlap": work.recipe.overlap and work.device.vendor != "cpu",
         "contention": work.times.contention,
     }
+    units = range(len(nbytes))
     nothing = np.zeros(len(nbytes))
     copied = nbytes / work.times.copy_bytes_per_s
     packed = copied * (1 + 1 / work.layout.shard)  # the own shard in, everything out
     there = gathered_pass(
-        (forward + packed).tolist(), gather.tolist(), nothing.tolist(), **settings
+        units, (forward + packed).tolist(), gather.tolist(), nothing.tolist(), **settings
     )
-    kept = root if work.recipe.reshard else np.ones_like(root)
-    again = np.where(kept, 0.0, gather)[::-1]
     if not work.recipe.training:
-        return (
-            forward * (there.end_s / max(forward.sum(), 1e-12)),
-            backward,
-            float(gather.sum()),
-        )
+        return Gathered(there, alone(0.0))
+    kept = root if work.recipe.reshard else np.ones_like(root)
     back = gathered_pass(
+        units[::-1],
         (backward + np.where(kept, 0.0, packed) + copied)[::-1].tolist(),
-        again.tolist(),
+        np.where(kept, 0.0, gather)[::-1].tolist(),
         scatter[::-1].tolist(),
         **settings,
     )
-    busy = float(gather.sum() + again.sum() + scatter.sum())
-    return (
-        forward * (there.end_s / max(forward.sum(), 1e-12)),
-        backward * (back.end_s / max(backward.sum(), 1e-12)),
-        busy,
-    )
+    return Gathered(there, back)
 
 
 def gathered_bytes(work: Work) -> tuple[Floats, Bools]:
@@ -86,11 +97,10 @@ def _unit_parameter_bytes(work: Work) -> Floats:
 
 
 def gradient_exchange(work: Work, on_rank: Bools) -> Overlap:
-    """Averaging gradients beside the last backward pass of one rank."""
+    """Averaging gradients beside the backward pass of one rank."""
     recipe = work.recipe
-    nothing = Overlap(end_s=0.0, compute_s=0.0, communication_s=0.0)
-    gathers = recipe.zero == 3 and work.layout.shard > 1
-    if not recipe.training or work.layout.replicas == 1 or gathers:
+    nothing = alone(0.0)
+    if not recipe.training or work.layout.replicas == 1 or work.placed.gathers:
         return nothing
     total_s = work.total_s
     ops = on_rank[work.units.op] & work.backward

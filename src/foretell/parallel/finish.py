@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from foretell.comm import Collective
@@ -18,11 +20,19 @@ _HOST_STEP_BYTES = 28
 """Moved per parameter: four fp32 arrays read, three written."""
 
 
-def step_end_s(work: Work, on_rank: Bools) -> tuple[float, float]:
-    """(compute, communication) after the last gradient is there."""
+class Finish(NamedTuple):
+    """What a rank does after its last gradient is there."""
+
+    optimizer_s: float
+    gather_s: float
+    """Of the parameters that others have updated."""
+
+
+def finish_of(work: Work, on_rank: Bools) -> Finish:
+    """The end of the step on one pipeline rank."""
     recipe = work.recipe
     if not recipe.training or not len(work.optimizer_op_s):
-        return 0.0, 0.0
+        return Finish(0.0, 0.0)
     trainable = np.flatnonzero(work.graph.parameters.trainable)
     mine = on_rank[work.units.parameter[trainable]]
     owned = work.placed.owned_share[trainable][mine] if recipe.zero else np.ones(int(mine.sum()))
@@ -36,7 +46,7 @@ def step_end_s(work: Work, on_rank: Bools) -> tuple[float, float]:
     gather = 0.0
     if recipe.zero in (1, 2):
         gather = float(work.collective_s(Collective.ALL_GATHER, nbytes, work.groups["shard"]))
-    return compute, gather
+    return Finish(compute, gather)
 
 
 def _host_optimizer_s(work: Work, nbytes: float, numel: float, share: float) -> float:

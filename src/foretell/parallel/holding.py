@@ -58,9 +58,8 @@ def _holding(placed: Placed, rank: int, mine: Bools) -> Holding:
     recipe, layout = placed.whole.recipe, placed.layout
     here = placed.units.parameters_of(mine)
     owned = placed.owned_share[here]
-    gathers = recipe.zero == 3 and layout.shard > 1
-    parameter_share = owned if gathers else 1.0
-    gathered_bytes = _gathered(placed, mine) if gathers else 0.0
+    parameter_share = owned if placed.gathers else 1.0
+    gathered_bytes = _gathered(placed, mine) if placed.gathers else 0.0
     if not recipe.training:
         return Holding(parameter_share=parameter_share, gathered_bytes=gathered_bytes)
     micro = placed.microbatches

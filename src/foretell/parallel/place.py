@@ -46,6 +46,11 @@ class Placed:
         return self.whole.recipe.accumulation(self.layout.dp)
 
     @property
+    def gathers(self) -> bool:
+        """Whether ranks keep shards of parameters and gather them before use."""
+        return self.whole.recipe.zero == 3 and self.layout.shard > 1
+
+    @property
     def groups(self) -> dict[str, Group]:
         """The ranks that talk to each other, by axis."""
         return _groups(self.cluster, self.layout)
@@ -149,10 +154,16 @@ def _messages(
 def _check(workload: Workload, shares: Shares) -> None:
     graph = workload.graph
     if shares.cp > 1:
-        if not (graph.op_class == OpClass.ATTENTION).any() or not workload.seq:
+        sample = graph.meta.get("sample", "sample")
+        if not workload.seq:
+            raise InputError(
+                f"cp={shares.cp} splits sequences between ranks, and this model reads {sample}s, "
+                "not sequences of tokens: use dp"
+            )
+        if not (graph.op_class == OpClass.ATTENTION).any():
             raise InputError(
                 f"cp={shares.cp} splits sequences between ranks, and this model has no fused "
-                "attention over a sequence: use dp"
+                "attention over them: use dp"
             )
         if workload.seq % shares.cp:
             raise InputError(

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from foretell.errors import InputError
-
 FORWARD, BACKWARD, WEIGHTS = "F", "B", "W"
 _NEVER = float("inf")
 Task = tuple[str, int, int]
@@ -18,8 +16,8 @@ _Transfer = tuple[str, int, int]
 # One batched call sends one way and receives the other, and compute waits for all of it.
 _WAITS_WHEN_TURNING = ("gpipe", "1f1b")
 
-# From the second round of microbatches on, a step repeats itself: the rest is extrapolated.
-_ROUNDS = 2
+# Uneven stages take some rounds of pp microbatches to fall into step: the rest is extrapolated.
+_ROUNDS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,23 +73,17 @@ def run_schedule(
     micro: int,
     *,
     asked_for: bool = False,
+    whole: bool = False,
 ) -> Pipelined:
     """Simulate `micro` microbatches through len(stages) chunks on `pp` ranks.
 
     `asked_for`: transfers begin when their receiver waits, as gloo's do. On GPUs hosts run ahead
-    and ask early.
+    and ask early. `whole`: every microbatch is played and has its spans, none is extrapolated.
     """
-    virtual = len(stages) // pp
-    if virtual > 1 and micro % pp:
-        raise InputError(
-            f"schedule=interleaved deals microbatches out in rounds of pp={pp}, and "
-            f"{micro} do not divide: change global_batch or batch"
-        )
     few = _ROUNDS * pp
-    if few < micro:
-        fewer = few - (pp if virtual > 1 else 1)
-        longer, shorter = (_simulate(schedule, stages, pp, n, asked_for) for n in (few, fewer))
-        period = (longer.length_s - shorter.length_s) / (few - fewer)
+    if few < micro and not whole:
+        longer, shorter = (_simulate(schedule, stages, pp, n, asked_for) for n in (few, few - pp))
+        period = (longer.length_s - shorter.length_s) / pp
         period = max(period, *_work_s(stages, pp))  # no rank is faster than its own work
         rest = micro - few
         work = _work_s(stages, pp)
@@ -124,7 +116,7 @@ def task_order(schedule: str, rank: int, pp: int, virtual: int, micro: int) -> l
 
 def moments(schedule: str, rank: int, pp: int, virtual: int, micro: int) -> tuple[Moment, ...]:
     """The distinct moments of a step on one rank, in terms of what it holds."""
-    rounds = micro if schedule == "gpipe" else min(micro, 2 * _ROUNDS * pp)
+    rounds = micro if schedule == "gpipe" else min(micro, _ROUNDS * pp)
     held = [0] * virtual
     found: dict[Moment, None] = {}
     for what, chunk, _ in task_order(schedule, rank, pp, virtual, rounds):

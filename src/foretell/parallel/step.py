@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from foretell.comm import Collective, Constants
-from foretell.graph.graph import Bools, Floats
+from foretell.graph.graph import Bools, Floats, Graph, Ints
 from foretell.graph.ops import Phase
-from foretell.parallel.exchange import gradient_exchange, with_gathers
-from foretell.parallel.finish import step_end_s
+from foretell.parallel.exchange import Gathered, gathered_passes, gradient_exchange
+from foretell.parallel.finish import Finish, finish_of
 from foretell.parallel.place import Placed
 from foretell.parallel.schedule import Pipelined, StageTimes, run_schedule
 from foretell.parallel.streams import Overlap
@@ -25,7 +26,11 @@ class StepRun:
 
     step_s: float
     op_s: Floats
-    """Seconds of every operator of a rank as it runs, waiting for the host included."""
+    """Seconds of every operator of the step as it runs, waiting for the host included."""
+    op_rank: Ints
+    """Pipeline rank that runs each of them."""
+    slowest: int
+    """The pipeline rank that is done last."""
     phase_s: dict[str, float]
     """Seconds of the slowest rank by phase; they sum to step_s."""
     sent_bytes: dict[str, float]
@@ -40,65 +45,101 @@ class StepRun:
     """Time to launch the slowest rank's operators, as a share of the time they take."""
     message_s: Floats
     """Seconds of each message inside a pass."""
+    wait_s: Floats
+    """Seconds compute stands still after each operator of a pass, for messages."""
+    gathered: Gathered | None
+    """A microbatch through the whole model where parameters are gathered."""
+    stages: tuple[StageTimes, ...]
+    """A microbatch through each model chunk."""
     pipeline: Pipelined
-    tails: tuple[Overlap, ...] = ()
-    """Gradient exchange beside the last backward pass of each rank."""
+    tails: tuple[Overlap, ...]
+    """Gradient exchange of each rank, beside its last backward pass or beside all of them."""
+    finishes: tuple[Finish, ...]
+    """What each rank does after that."""
 
 
 def run_step(placed: Placed, times: OpTimes, constants: Constants | None = None) -> StepRun:
     """Play the step of every distinct rank; `constants` of collectives other than the shipped."""
     work = Work(placed, times, constants)
     ranks = range(work.layout.pp)
-    stages, gathers_s = _stages(work)
-    pipeline = run_schedule(
-        work.recipe.schedule,
-        stages,
-        work.layout.pp,
-        work.micro,
-        asked_for=work.device.vendor == "cpu",
-    )
+    stages, gathered = _stages(work)
+    pipeline = play(placed, stages)
     tails = [gradient_exchange(work, work.on_rank(r)) for r in ranks]
-    after = [step_end_s(work, work.on_rank(r)) for r in ranks]
-    # Gradients that are kept sharded are reduced after every pass, others after the last.
-    times_reduced = work.micro if work.recipe.zero == 2 else 1
-    ends = [pipeline.end_s[r] + times_reduced * tails[r].exposed_s + sum(after[r]) for r in ranks]
+    finishes = [finish_of(work, work.on_rank(r)) for r in ranks]
+    reduced = times_reduced(placed)
+    ends = [pipeline.end_s[r] + reduced * tails[r].exposed_s + sum(finishes[r]) for r in ranks]
     slowest = int(np.argmax(ends))
-    mine = work.on_rank(slowest)[work.units.op]
+    tail, finish = tails[slowest], finishes[slowest]
+    units = work.on_rank(slowest)
+    mine = units[work.units.op]
     traffic = traffic_of(work)
-    messages_s = float(work.message_s[mine[placed.messages.op]].sum())
+    links_s = float(work.message_s[mine[placed.messages.op]].sum())
+    links_s += gathered.communication_s(units) if gathered else 0.0
     return StepRun(
         step_s=float(ends[slowest]) + times.loop_s,
         op_s=np.concatenate([work.op_s, work.optimizer_op_s]),
+        op_rank=work.op_rank,
+        slowest=slowest,
         phase_s=_phases(
             work,
             mine,
             pipeline,
             slowest,
-            times_reduced * tails[slowest].exposed_s + after[slowest][1],
-            after[slowest][0],
+            reduced * tail.exposed_s + finish.gather_s,
+            finish.optimizer_s,
         ),
         sent_bytes=traffic.by_axis,
         network_bytes=traffic.network_bytes,
-        compute_busy_s=float(work.micro * work.op_s[mine].sum() + after[slowest][0]),
-        communication_busy_s=work.micro * (messages_s + gathers_s)
-        + times_reduced * tails[slowest].communication_s
-        + after[slowest][1],
+        compute_busy_s=float(work.micro * work.op_s[mine].sum() + finish.optimizer_s),
+        communication_busy_s=work.micro * links_s
+        + reduced * tail.communication_s
+        + finish.gather_s,
         host_stretch=work.stretches[slowest],
         host_share=work.host_shares[slowest],
         message_s=work.message_s,
+        wait_s=work.exposed_message_s,
+        gathered=gathered,
+        stages=tuple(stages),
         pipeline=pipeline,
         tails=tuple(tails),
+        finishes=tuple(finishes),
     )
 
 
-def _stages(work: Work) -> tuple[list[StageTimes], float]:
-    """Times of every model chunk, and how long its gathers and scatters are on the links."""
+def play(placed: Placed, stages: Sequence[StageTimes], *, whole: bool = False) -> Pipelined:
+    """The job's schedule; `whole`: with the spans of every microbatch."""
+    return run_schedule(
+        placed.whole.recipe.schedule,
+        stages,
+        placed.layout.pp,
+        placed.microbatches,
+        asked_for=placed.cluster.groups[0].device.vendor == "cpu",
+        whole=whole,
+    )
+
+
+def times_reduced(placed: Placed) -> int:
+    """Gradients that are kept sharded are reduced after every pass, others after the last."""
+    return placed.microbatches if placed.whole.recipe.zero == 2 else 1
+
+
+def weight_gradients(graph: Graph) -> Bools:
+    """Operators whose results only the optimizer waits for."""
+    makes = (graph.kinds.gemm[:, 3] > 0) & (graph.kinds.gemm_power[:, 3] > 0)
+    result: Bools = (graph.op_phase == Phase.BACKWARD) & makes[graph.op_kind]
+    return result
+
+
+def _stages(work: Work) -> tuple[list[StageTimes], Gathered | None]:
+    """Times of every model chunk, and the gathers and scatters that are in them."""
     total_s = work.total_s
     forward = work.units.sums(total_s, work.forward)
     backward = work.units.sums(total_s, work.backward)
-    weights = work.units.sums(total_s, _weight_gradients(work))
-    forward, backward, gathers_s = with_gathers(work, forward, backward)
-    sends = _send_times(work)
+    weights = work.units.sums(total_s, weight_gradients(work.graph))
+    gathered = gathered_passes(work, forward, backward) if work.placed.gathers else None
+    if gathered:
+        forward = forward * (gathered.forward.end_s / max(forward.sum(), 1e-12))
+        backward = backward * (gathered.backward.end_s / max(backward.sum(), 1e-12))
     stage_of_unit = work.placed.stage_of_unit
 
     def total(values: Floats, chunk: int) -> float:
@@ -111,16 +152,9 @@ def _stages(work: Work) -> tuple[list[StageTimes], float]:
             weights_s=total(weights, c),
             send_s=send_s,
         )
-        for c, send_s in enumerate(sends)
+        for c, send_s in enumerate(_send_times(work))
     ]
-    return stages, gathers_s
-
-
-def _weight_gradients(work: Work) -> Bools:
-    kinds = work.graph.kinds
-    makes = (kinds.gemm[:, 3] > 0) & (kinds.gemm_power[:, 3] > 0)
-    result: Bools = (work.graph.op_phase == Phase.BACKWARD) & makes[work.graph.op_kind]
-    return result
+    return stages, gathered
 
 
 def _send_times(work: Work) -> list[float]:

@@ -6,8 +6,12 @@ slowed by `contention`: collectives take multiprocessors and memory bandwidth (o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from foretell.graph.graph import Floats
 
@@ -15,12 +19,16 @@ CONTENTION = 0.06
 """Usual on GPUs."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Span:
+COMPUTE, COMMUNICATION = "compute", "communication"
+
+
+class Span(NamedTuple):
     """A stretch of one stream."""
 
     stream: str
-    name: str
+    what: str
+    number: int
+    """Of the unit or bucket."""
     start_s: float
     end_s: float
 
@@ -34,14 +42,34 @@ class Overlap:
     """What the compute stream would take alone."""
     communication_s: float
     spans: tuple[Span, ...] = ()
+    pace: tuple[tuple[float, float], ...] = ()
+    """(compute done, time) wherever compute gets faster or slower; empty where spans of the
+    compute stream say when it runs."""
 
     @property
     def exposed_s(self) -> float:
         """Time added by communication: waiting for it, and computing slower beside it."""
         return max(0.0, self.end_s - self.compute_s)
 
+    def clock_s(self, done_s: Floats) -> Floats:
+        """When so much of the compute stream is done; copies into buckets are spread over it."""
+        work_s, time_s = self._knots
+        scaled = done_s * (work_s[-1] / self.compute_s) if self.compute_s else done_s
+        return np.asarray(np.interp(scaled, work_s, time_s))
+
+    @functools.cached_property
+    def _knots(self) -> Floats:
+        return np.array(self.pace).T
+
+
+def alone(compute_s: float) -> Overlap:
+    """Compute with nothing beside it."""
+    pace = ((0.0, 0.0), (compute_s, compute_s))
+    return Overlap(end_s=compute_s, compute_s=compute_s, communication_s=0.0, pace=pace)
+
 
 def gathered_pass(
+    units: Sequence[int],
     compute_s: Sequence[float],
     gather_s: Sequence[float],
     scatter_s: Sequence[float],
@@ -49,53 +77,45 @@ def gathered_pass(
     prefetch: int,
     overlap: bool,
     contention: float = CONTENTION,
-    names: Sequence[str] = (),
 ) -> Overlap:
-    """A pass over units that gathers each unit's parameters first and may reduce gradients after.
+    """A pass over units that gathers each one's parameters first and may reduce gradients after.
 
     The gather of a unit is issued when the unit `prefetch` before it starts; the exchange of its
     gradients when its compute is done.
     """
-    starts: list[float] = []
     link_s = compute_end = link_busy_s = 0.0
-    pending: list[tuple[float, float, str]] = []
+    pending: list[tuple[float, int]] = []
     spans: list[Span] = []
     count = len(compute_s)
     ready = [0.0] * count
     issued = 0
 
-    def run_link(at_s: float, length_s: float, name: str) -> float:
+    def run_link(at_s: float, length_s: float, what: str, i: int) -> float:
         nonlocal link_s, link_busy_s
         start = max(link_s, at_s)
         link_s = start + length_s
         link_busy_s += length_s
         if length_s:
-            spans.append(Span(stream="communication", name=name, start_s=start, end_s=link_s))
+            spans.append(Span(COMMUNICATION, what, units[i], start, link_s))
         return link_s
 
-    def label(i: int) -> str:
-        return names[i] if i < len(names) else str(i)
-
-    for unit in range(count):
-        while issued < count and issued <= unit + (prefetch if overlap else 0):
-            at_s = compute_end
-            ready[issued] = run_link(at_s, gather_s[issued], f"gather {label(issued)}")
+    for i in range(count):
+        while issued < count and issued <= i + (prefetch if overlap else 0):
+            ready[issued] = run_link(compute_end, gather_s[issued], "gather", issued)
             issued += 1
-        for at_s, length_s, name in pending:
-            run_link(at_s, length_s, name)
+        for at_s, done in pending:
+            run_link(at_s, scatter_s[done], "reduce", done)
         pending.clear()
-        start = max(compute_end, ready[unit])
+        start = max(compute_end, ready[i])
         if not overlap:
             start = max(start, link_s)
-        beside = max(0.0, min(link_s, start + compute_s[unit]) - start)
-        length = compute_s[unit] + contention * beside
-        starts.append(start)
-        compute_end = start + length
-        spans.append(Span(stream="compute", name=label(unit), start_s=start, end_s=compute_end))
-        if scatter_s[unit]:
-            pending.append((compute_end, scatter_s[unit], f"reduce {label(unit)}"))
-    for at_s, length_s, name in pending:
-        run_link(at_s, length_s, name)
+        beside = max(0.0, min(link_s, start + compute_s[i]) - start)
+        compute_end = start + compute_s[i] + contention * beside
+        spans.append(Span(COMPUTE, "unit", units[i], start, compute_end))
+        if scatter_s[i]:
+            pending.append((compute_end, i))
+    for at_s, done in pending:
+        run_link(at_s, scatter_s[done], "reduce", done)
     return Overlap(
         end_s=max(compute_end, link_s),
         compute_s=sum(compute_s),
@@ -117,30 +137,35 @@ def bucketed_backward(
     `ready_s` is when each bucket would be complete if nothing slowed compute.
     """
     total = float(bucket_s.sum())
-    if not overlap or not len(bucket_s):
-        return Overlap(end_s=backward_s + total, compute_s=backward_s, communication_s=total)
-    clock_s = done_s = link_s = 0.0
+    clock_s = done_s = 0.0
+    link_s = 0.0 if overlap else backward_s
+    slowdown = 1 + contention if overlap else 1.0
     spans = []
+    pace = [(0.0, 0.0)]
 
     def compute_until(work_s: float) -> None:
         """Advance to where so much of the backward pass is done."""
         nonlocal clock_s, done_s
         rest = work_s - done_s
-        slowly = min(rest, max(0.0, link_s - clock_s) / (1 + contention))
-        clock_s += slowly * (1 + contention) + (rest - slowly)
+        slowly = min(rest, max(0.0, link_s - clock_s) / slowdown)
+        clock_s += slowly * slowdown
+        pace.append((done_s + slowly, clock_s))
+        clock_s += rest - slowly
+        pace.append((work_s, clock_s))
         done_s = work_s
 
-    for number, (at_s, length_s) in enumerate(zip(ready_s, bucket_s, strict=True)):
-        compute_until(max(done_s, float(at_s)))
+    for number, (at_s, length_s) in enumerate(
+        zip(ready_s.tolist(), bucket_s.tolist(), strict=True)
+    ):
+        compute_until(max(done_s, at_s))
         start = max(link_s, clock_s)
-        link_s = start + float(length_s)
-        spans.append(
-            Span(stream="communication", name=f"bucket {number}", start_s=start, end_s=link_s)
-        )
+        link_s = start + length_s
+        spans.append(Span(COMMUNICATION, "bucket", number, start, link_s))
     compute_until(max(done_s, backward_s))
     return Overlap(
         end_s=max(link_s, clock_s),
         compute_s=backward_s,
         communication_s=total,
         spans=tuple(spans),
+        pace=tuple(pace),
     )

@@ -200,23 +200,31 @@ class _Walk:
 
     def check(self) -> None:
         """Every split dimension must divide by the number of ranks."""
+        # A degree that does not divide heads seldom divides widths: heads are what people know.
+        self._check_heads()
+        self._check_widths()
+
+    def _check_heads(self) -> None:
+        attention = (self.op_class == OpClass.ATTENTION) & (self.split == Split.SHARE)
+        for op in np.intersect1d(self.forward, np.flatnonzero(attention)).tolist():
+            heads = self.graph.shapes(int(self.graph.op_kind[op]), outputs=False)[0][1]
+            if heads % self.tp:
+                raise InputError(
+                    f"tp={self.tp} does not divide the {heads} attention heads of "
+                    f"{self._module(op)}: choose a divisor of {heads}"
+                )
+
+    def _check_widths(self) -> None:
         gemm = self.graph.kind_gemm
         for op in self.forward.tolist():
-            kind = int(self.graph.op_kind[op])
-            if self.op_class[op] == OpClass.ATTENTION and self.split[op] == Split.SHARE:
-                heads = self.graph.shapes(kind, outputs=False)[0][1]
-                if heads % self.tp:
-                    raise InputError(
-                        f"tp={self.tp} does not divide the {heads} attention heads of "
-                        f"{self._module(op)}: choose a divisor of {heads}"
-                    )
             split = self.split[op]
             if split in (Split.COLUMN, Split.ROW) and op not in self._before_loss:
-                size = int(gemm[kind, 2 if split == Split.COLUMN else 3])
+                column = split == Split.COLUMN
+                size = int(gemm[self.graph.op_kind[op], 2 if column else 3])
                 if size % self.tp:
                     raise InputError(
                         f"tp={self.tp} does not divide the {size} "
-                        f"{'outputs' if split == Split.COLUMN else 'inputs'} of "
+                        f"{'outputs' if column else 'inputs'} of "
                         f"{self._module(op)}: choose a divisor of {size}"
                     )
 

@@ -71,7 +71,7 @@ def _network_share(work: Work, group: str) -> float:
 
 def _add_data_parallel(found: Traffic, work: Work) -> None:
     layout, recipe = work.layout, work.recipe
-    gathers = recipe.zero == 3 and layout.shard > 1
+    gathers = work.placed.gathers
     passes = work.micro if recipe.zero >= 2 else 1
 
     def add(group: str, collective: Collective, nbytes: float) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from foretell.comm import Collective, Constants, Group, bus_bytes, carried_as
 from foretell.comm import collective_s as alone_s
-from foretell.graph.graph import Bools, Floats
+from foretell.graph.graph import Bools, Floats, Ints
 from foretell.graph.ops import Phase
 from foretell.parallel.place import Placed
 from foretell.parallel.times import OpTimes, stretch
@@ -27,6 +27,7 @@ class Work:
         count = len(self.graph)
         self.op_s = times.device_s[:count]
         self.optimizer_op_s = times.device_s[count:]
+        self.op_rank = self._ranks()
         self.message_s, self.exposed_message_s = self._message_times()
         self.stretches: list[float] = []
         self.host_shares: list[float] = []
@@ -66,6 +67,13 @@ class Work:
         """What a rank sends for a collective as its device's library carries it out."""
         return bus_bytes(carried_as(kind, self.device), nbytes, size)
 
+    def _ranks(self) -> Ints:
+        """Pipeline rank of every operator of the step, the optimizer's included."""
+        stepped = self.units.parameter[self.graph.parameters.trainable]
+        unit = np.concatenate([self.units.op, stepped[: len(self.optimizer_op_s)]])
+        result: Ints = self.placed.stage_of_unit[unit] % self.layout.pp
+        return result
+
     def _message_times(self) -> tuple[Floats, Floats]:
         """Seconds of each message, and seconds added after each operator."""
         messages = self.placed.messages
@@ -92,10 +100,7 @@ class Work:
     def _wait_for_host(self, host_s: Floats) -> None:
         """Stretch what each pipeline rank does to the pace of the host that launches it."""
         count = len(self.graph)
-        op_rank = self.placed.stage_of_unit[self.units.op] % self.layout.pp
-        trainable = self.graph.parameters.trainable
-        step_unit = self.units.parameter[trainable][: len(self.optimizer_op_s)]
-        step_rank = self.placed.stage_of_unit[step_unit] % self.layout.pp
+        op_rank, step_rank = self.op_rank[:count], self.op_rank[count:]
         launches = np.bincount(self.placed.messages.op, minlength=count)
         host = host_s[:count] + launches * self.times.message_host_s
         device = self.op_s + self.exposed_message_s
@@ -115,7 +120,7 @@ class Work:
     def _wait_for_straggler(self) -> None:
         """One device is slower; at worst it is among those that hold the others up anyway."""
         if self.recipe.straggler:
-            rank = self.placed.stage_of_unit[self.units.op] % self.layout.pp
+            rank = self.op_rank[: len(self.graph)]
             busy = np.bincount(rank, weights=self.op_s, minlength=self.layout.pp)
             slow = rank == int(np.argmax(busy))
             factor = 1 + self.recipe.straggler

@@ -13,7 +13,7 @@ from foretell.cluster import Cluster, Device
 from foretell.graph.graph import Floats, Graph, Ints
 from foretell.graph.ops import OpClass, Phase
 from foretell.parallel import Placed, StepRun, describe, plan_notes
-from foretell.predictors.forecast import Forecast, Quantity
+from foretell.predictors.forecast import WAITING, Forecast, Quantity
 from foretell.predictors.memory import (
     CPU_MEMORY,
     CUDA_MEMORY,
@@ -25,7 +25,6 @@ from foretell.predictors.peaks import kind_peaks
 from foretell.workload import Workload
 
 _MODULE_DEPTH = 3
-_WAITING = ("exposed_communication", "bubble", "loop")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +84,7 @@ def assemble(placed: Placed, run: StepRun, trust: Trust, predictor: str) -> Fore
         notes=(
             *workload.graph.notes,
             *trust.notes,
-            *plan_notes(placed),
+            *plan_notes(placed, run),
             *_memory_notes(memory.total_bytes, smallest, recipe.batch),
         ),
         breakdown={
@@ -101,15 +100,15 @@ def assemble(placed: Placed, run: StepRun, trust: Trust, predictor: str) -> Fore
 
 
 def _compute_breakdown(placed: Placed, run: StepRun) -> dict[str, dict[str, float]]:
-    """Seconds by operator class and by module, of a rank that runs an even part of the layers."""
-    step, pp = placed.local.step, placed.layout.pp
-    per_step = np.where(step.op_phase == Phase.OPTIMIZER, 1, placed.microbatches) / pp
-    seconds = run.op_s * per_step
+    """Seconds of the slowest rank by operator class and by module."""
+    step = placed.local.step
     optimizing = step.op_phase == Phase.OPTIMIZER
+    times_run = np.where(optimizing, 1, placed.microbatches) * (run.op_rank == run.slowest)
+    seconds = run.op_s * times_run
     planned = float(seconds[optimizing].sum())
     if planned:
         seconds[optimizing] *= run.phase_s.get(Phase.OPTIMIZER.label, planned) / planned
-    waiting = {k: v for k, v in run.phase_s.items() if k in _WAITING}
+    waiting = {k: v for k, v in run.phase_s.items() if k in WAITING}
     return {
         "class": {**_class_seconds(step, seconds), **waiting},
         "module": _module_seconds(step, seconds),
@@ -119,7 +118,7 @@ def _compute_breakdown(placed: Placed, run: StepRun) -> dict[str, dict[str, floa
 def _limited_by(run: StepRun, class_s: Mapping[str, float]) -> str:
     """What takes most of the step, in words."""
     shares = {name.replace("_", " "): seconds for name, seconds in class_s.items()}
-    waited = (1 - 1 / run.host_stretch) * sum(s for n, s in class_s.items() if n not in _WAITING)
+    waited = (1 - 1 / run.host_stretch) * sum(s for n, s in class_s.items() if n not in WAITING)
     if waited > 0.2 * run.step_s:
         shares["the host launching operators"] = waited
     name = max(shares, key=lambda n: shares[n])

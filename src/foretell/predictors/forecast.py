@@ -12,6 +12,9 @@ from foretell.cluster import Device, device
 from foretell.errors import InputError
 from foretell.units import format_bytes, format_count, format_duration, format_usd
 
+WAITING = ("exposed_communication", "bubble", "loop")
+"""What breakdowns by phase and class have beside operators: a device that waits."""
+
 
 @dataclass(frozen=True)
 class Quantity:

@@ -9,7 +9,6 @@ away on one rank.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -130,25 +129,25 @@ def largest_batch(
     memory_bytes: float,
     constants: MemoryConstants = CUDA_MEMORY,
 ) -> int:
-    """The largest batch per device whose step fits in `memory_bytes`; 0 when none does.
+    """The largest batch per model copy whose step fits in `memory_bytes`; 0 when none does.
 
-    The number of forward passes per step stays what it is.
+    With a global batch only those count that make it up in whole passes.
     """
     if workload.graph.only_batch is not None:
         raise CannotError(
             "the largest batch cannot be searched for: the model's operators depend on the batch "
             "size; ask for one batch at a time"
         )
-    layout = workload.recipe.layout(cluster.total_devices)
-    micro = workload.recipe.accumulation(layout.dp)
 
     def fits(batch: int) -> bool:
-        recipe = dataclasses.replace(
-            workload.recipe, batch=batch, global_batch=batch * layout.dp * micro
-        )
-        placed = place(Workload(workload.graph, recipe), cluster)
+        placed = place(workload.at_batch(batch), cluster)
         return max(m.total_bytes for m in rank_memory(placed, constants)) <= memory_bytes
 
+    if workload.recipe.global_batch is not None:
+        replicas = workload.recipe.layout(cluster.total_devices).dp
+        workload.at_batch(1).recipe.accumulation(replicas)  # says why no batch does
+        # More passes hold gradients longer, so a smaller batch may need more: none is skipped.
+        return next(filter(fits, workload.recipe.batches(replicas)), 0)
     if not fits(1):
         return 0
     low, high = 1, 2
@@ -160,9 +159,9 @@ def largest_batch(
     return low
 
 
-def memory_timeline(workload: Workload) -> Floats:
+def memory_timeline(workload: Workload, holding: Holding = ALONE) -> Floats:
     """Bytes of tensors alive during each operator of the step."""
-    return _Liveness(workload, ALONE).timeline
+    return _Liveness(workload, holding).timeline
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,137 +1,91 @@
 """A step as a Chrome/Perfetto trace: open it in ui.perfetto.dev or chrome://tracing.
 
-One process per distinct pipeline rank. Without a pipeline it shows every operator of the first
-pass; with one, what the rank does with each microbatch.
+One process per distinct pipeline rank, with a track each for passes, operators, what replicas
+exchange and what the ranks of a layer tell each other.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from foretell.graph.graph import Floats, Graph
-from foretell.graph.ops import OpClass, Phase
-from foretell.parallel import Placed, StepRun
+from foretell.errors import InputError
+from foretell.graph.ops import OpClass
+from foretell.parallel import Event, Placed, StepRun, Track, rank_workloads, timeline
 from foretell.predictors.memory import memory_timeline
 
-_TASKS = {"F": "forward", "B": "backward", "W": "weight gradients"}
+_MOST_EVENTS = 200_000
+_TRACKS = {
+    Track.PASSES: "passes",
+    Track.OPERATORS: "operators",
+    Track.EXCHANGES: "communication between replicas",
+    Track.MESSAGES: "communication inside layers",
+}
 
 
 def chrome_trace(placed: Placed, run: StepRun, device: str) -> dict[str, Any]:
     """Trace events of one step."""
-    events = _one_rank(placed, run, device) if placed.layout.pp == 1 else _pipeline(run, device)
-    return {"traceEvents": events, "displayTimeUnit": "ms"}
-
-
-def _one_rank(placed: Placed, run: StepRun, device: str) -> list[dict[str, Any]]:
-    """One slice per operator, its phase above it, communication and memory below."""
-    step = placed.local.step
-    waits = _waits(placed, run, step)
-    starts_us = (np.cumsum(run.op_s + waits) - run.op_s - waits) * 1e6
-    ends_us = starts_us + run.op_s * 1e6
-    events = [_meta("process_name", 0, 0, device)]
-    events += [
-        _meta("thread_name", 0, thread, name)
-        for thread, name in enumerate(("phases", "operators", "communication"))
+    passes, count = placed.microbatches, len(placed.local.graph)
+    if passes * len(run.stages) > _MOST_EVENTS:
+        raise InputError(
+            f"global_batch asks for {passes} passes a step, too many for a trace: "
+            "give a larger batch or a smaller global_batch"
+        )
+    everything = passes * count <= _MOST_EVENTS
+    shown = range(passes) if everything else (0, passes - 1)
+    events = [
+        {"name": kind, "ph": "M", "pid": rank, "tid": int(track), "args": {"name": name}}
+        for rank in range(placed.layout.pp)
+        for kind, track, name in (
+            ("process_name", 0, f"stage {rank} ({device})" if placed.layout.pp > 1 else device),
+            *(("thread_name", track, name) for track, name in _TRACKS.items()),
+        )
     ]
-    for phase, first, last in _stretches(step.op_phase):
-        length = ends_us[last] - starts_us[first]
-        events.append(_slice(Phase(phase).label, "phase", 0, 0, starts_us[first], length))
-    events += _operators(step, starts_us, run.op_s)
-    events += _messages(placed, run, ends_us)
-    for start, live in zip(starts_us, memory_timeline(placed.local), strict=True):
-        counter = {"name": "memory", "ph": "C", "pid": 0, "ts": float(start)}
-        events.append({**counter, "args": {"bytes": float(live)}})
-    return events
+    slices = _Slices(placed)
+    for event in timeline(placed, run, shown):
+        events += slices.of(event)
+    about: dict[str, Any] = {"step_time_s": run.step_s, "passes": passes}
+    if not everything:
+        about["shown"] = f"operators of the first and the last of {passes} passes"
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": about}
 
 
-def _waits(placed: Placed, run: StepRun, step: Graph) -> Floats:
-    """Seconds compute stands still after each operator, for messages inside the pass."""
-    waits = np.zeros(len(step))
-    blocking = placed.messages.hidden_behind < 0
-    np.add.at(waits, placed.messages.op[blocking], run.message_s[blocking])
-    return waits
+class _Slices:
+    """Events of a step in the trace's words."""
 
+    def __init__(self, placed: Placed) -> None:
+        self.step = placed.local.step
+        self.names, self.flops = self.step.op_name, self.step.op_flops().tolist()
+        labels = [c.label for c in OpClass]
+        self.classes = [labels[c] for c in self.step.op_class]
+        blocks = placed.local.graph.meta.get("blocks", ())
+        self.units = ("before blocks", *blocks, "after blocks")
+        # What a pipeline rank holds depends on the microbatch as well.
+        alone = placed.layout.pp == 1
+        self.live = memory_timeline(*rank_workloads(placed)[0]).tolist() if alone else []
 
-def _operators(step: Graph, starts_us: Floats, op_s: Floats) -> list[dict[str, Any]]:
-    labels = [c.label for c in OpClass]
-    classes, flops = step.op_class, step.op_flops()
-    return [
-        {
-            **_slice(name, labels[classes[i]], 0, 1, starts_us[i], op_s[i] * 1e6),
-            "args": {"module": step.modules[step.op_module[i]], "flops": float(flops[i])},
+    def of(self, event: Event) -> list[dict[str, Any]]:
+        """The slice of an event; an operator's with the memory that is in use."""
+        rank, track, what, number, start_s, end_s, chunk = event
+        found = {
+            "name": what,
+            "cat": what,
+            "ph": "X",
+            "pid": rank,
+            "tid": int(track),
+            "ts": start_s * 1e6,
+            "dur": (end_s - start_s) * 1e6,
         }
-        for i, name in enumerate(step.op_name)
-    ]
-
-
-def _messages(placed: Placed, run: StepRun, ends_us: Floats) -> list[dict[str, Any]]:
-    """Messages inside the pass, then the exchange of gradients beside its backward part."""
-    events = []
-    free_us = 0.0
-    for op, collective, axis, seconds in zip(
-        placed.messages.op.tolist(),
-        placed.messages.collective,
-        placed.messages.axis,
-        run.message_s.tolist(),
-        strict=True,
-    ):
-        start = max(float(ends_us[op]), free_us)
-        free_us = start + seconds * 1e6
-        events.append(_slice(f"{axis} {collective.value}", axis, 0, 2, start, seconds * 1e6))
-    phase = placed.local.graph.op_phase
-    behind = np.flatnonzero((phase == Phase.BACKWARD) | (phase == Phase.RECOMPUTE))
-    begin_us = float(ends_us[behind[0] - 1]) if len(behind) and behind[0] else 0.0
-    for span in run.tails[0].spans:
-        start, length = begin_us + span.start_s * 1e6, (span.end_s - span.start_s) * 1e6
-        events.append(_slice(span.name, "dp", 0, 2, start, length))
-    return events
-
-
-def _pipeline(run: StepRun, device: str) -> list[dict[str, Any]]:
-    events = []
-    ranks = len(run.pipeline.end_s)
-    for rank in range(ranks):
-        events.append(_meta("process_name", rank, 0, f"stage {rank} ({device})"))
-        events.append(_meta("thread_name", rank, 0, "compute"))
-        events.append(_meta("thread_name", rank, 1, "gradient exchange"))
-    for rank, (what, chunk, micro), start_s, end_s in run.pipeline.spans:
-        name = f"{_TASKS[what]} {micro}" + (f" chunk {chunk}" if chunk else "")
-        length = (end_s - start_s) * 1e6
-        events.append(_slice(name, _TASKS[what], rank, 0, start_s * 1e6, length))
-    for rank, tail in enumerate(run.tails):
-        if tail.communication_s:
-            start = run.pipeline.end_s[rank] - tail.compute_s
-            for span in tail.spans:
-                at, length = (start + span.start_s) * 1e6, (span.end_s - span.start_s) * 1e6
-                events.append(_slice(span.name, "dp", rank, 1, at, length))
-    return events
-
-
-def _stretches(values: Any) -> list[tuple[int, int, int]]:
-    """(value, first, last) of each run of equal values."""
-    if not len(values):
-        return []
-    edges = np.flatnonzero(np.diff(values)) + 1
-    firsts = [0, *edges.tolist()]
-    lasts = [*(edges - 1).tolist(), len(values) - 1]
-    return [(int(values[f]), f, last) for f, last in zip(firsts, lasts, strict=True)]
-
-
-def _slice(
-    name: str, category: str, process: int, thread: int, start_us: float, length_us: float
-) -> dict[str, Any]:
-    return {
-        "name": name,
-        "cat": category,
-        "ph": "X",
-        "pid": process,
-        "tid": thread,
-        "ts": float(start_us),
-        "dur": float(length_us),
-    }
-
-
-def _meta(kind: str, process: int, thread: int, name: str) -> dict[str, Any]:
-    return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
+        if track is Track.OPERATORS:
+            module = self.step.modules[self.step.op_module[number]]
+            found |= {"name": self.names[number], "cat": self.classes[number]}
+            found["args"] = {"module": module, "flops": self.flops[number]}
+            if self.live:
+                live = {"bytes": self.live[number]}
+                counter = {"name": "memory", "ph": "C", "pid": rank, "ts": found["ts"]}
+                return [found, {**counter, "args": live}]
+        elif track is Track.PASSES and number >= 0:
+            found["name"] = f"{what} {number}" + (f" chunk {chunk}" if chunk else "")
+        elif track is Track.EXCHANGES and number >= 0:
+            named = what in ("gather", "reduce")
+            found["name"] = f"{what} {self.units[number] if named else number}"
+        return [found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from foretell.errors import InputError, UnknownNameError
@@ -28,7 +29,7 @@ _COMPUTE = {
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Parallelism):
-    """What can be said about a job before its batch per device is known."""
+    """What can be said about a job before its batch per model copy is known."""
 
     mode: str = "train"
     precision: str = "fp32"
@@ -95,7 +96,7 @@ class Recipe(Settings):
     """The training (or inference) settings that go with a Graph."""
 
     batch: int = 1
-    """Samples per device and forward pass."""
+    """Samples per model copy (data-parallel replica) and forward pass."""
 
     @property
     def training(self) -> bool:
@@ -120,15 +121,31 @@ class Recipe(Settings):
 
     def accumulation(self, replicas: int) -> int:
         """Forward passes per optimizer step on data-parallel `replicas`."""
-        if self.global_batch is None:
-            return 1
         per_pass = self.batch * replicas
-        if self.global_batch % per_pass:
+        passes, rest = divmod(self.global_batch or per_pass, per_pass)
+        if rest or not passes:
             raise InputError(
                 f"global_batch={self.global_batch} is not a multiple of batch={self.batch} x "
                 f"{replicas} replicas = {per_pass}: change one of them"
             )
-        return self.global_batch // per_pass
+        if passes % self._round:
+            raise InputError(
+                f"schedule=interleaved deals microbatches out in rounds of pp={self.pp}, and "
+                f"{passes} do not divide: change global_batch or batch"
+            )
+        return passes
+
+    def batches(self, replicas: int) -> list[int]:
+        """Batches that make up the global batch in whole passes, largest first."""
+        rounds, rest = divmod(self.global_batch or 0, replicas * self._round)
+        small = [n for n in range(1, math.isqrt(rounds) + 1) if rounds % n == 0]
+        found = sorted({*small, *(rounds // n for n in small)}, reverse=True)
+        return [] if rest else found
+
+    @property
+    def _round(self) -> int:
+        """Microbatches that can only run together."""
+        return self.pp if self.schedule == "interleaved" else 1
 
     def total_steps(self, replicas: int, seq: int | None) -> float | None:
         """Optimizer steps of the whole run; None when its length is not given."""

@@ -37,7 +37,7 @@ class Workload:
         return int(value) if value else None
 
     def at_batch(self, batch: int) -> Workload:
-        """The same workload with another batch per device."""
+        """The same workload with another batch per model copy."""
         return Workload(self.graph, dataclasses.replace(self.recipe, batch=batch))
 
 
