@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from foretell.errors import InputError
 from foretell.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def import_rows(
     from foretell.data.export import write_rows
     from foretell.data.importers import Tally, records_of
 
-    place, tally = _store(store), Tally()
+    place, tally = _store(store, must_exist=False), Tally()
     with counted_progress(f"reading {name}") as advance:
         rows = records_of(name, folder, tally)
         added = place.append(_unknown(rows, place.ids(), tally, advance))
@@ -123,7 +124,7 @@ def ls(store: _StoreOption = None, json_output: _JsonOption = False) -> None:
 
     from foretell.cli.show import plain_table, print_line, print_table
 
-    place = _store(store)
+    place = _store(store, must_exist=False)
     table = place.table()
     columns = [table[name].to_pylist() for name in _COUNTED]
     counts = sorted(Counter(zip(*columns, strict=True)).items())
@@ -238,10 +239,16 @@ def compact(store: _StoreOption = None) -> None:
     print_line(f"{rows:,} rows in {_files(place)}, {before} before")
 
 
-def _store(directory: Path | None) -> Store:
+def _store(directory: Path | None, *, must_exist: bool = True) -> Store:
     from foretell.data.store import Store, default_store
 
-    return Store(directory) if directory is not None else default_store()
+    if directory is None:
+        return default_store()
+    if directory.exists() and not directory.is_dir():
+        raise InputError(f"store {str(directory)!r} is not a directory: name the one to use")
+    if must_exist and not directory.exists():
+        raise InputError(f"store {str(directory)!r} does not exist: check --store")
+    return Store(directory)
 
 
 def _files(place: Store) -> str:

@@ -22,6 +22,13 @@ _WHERE = "Where"
 _HOW = "How well"
 _OUTPUT = "Output"
 _LONGEST_S = 3600
+_BUSY_LOAD = 0.5
+_NOT_SET = {
+    "model": "name models as arguments",
+    "batch": "use --batch",
+    "cluster": "it runs on this machine, see --nproc and --hosts",
+    "predictor": "nothing is predicted here",
+}
 
 
 def measure(
@@ -43,7 +50,7 @@ def measure(
     cases: Annotated[
         Optional[Path],
         typer.Option(
-            help="A file of cases, one JSON object a line, as 'design' writes it.",
+            help="A file of cases, one JSON object a line.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -62,7 +69,7 @@ def measure(
         Optional[list[str]],
         typer.Option(
             help="1 for this machine, 2@1gbit for two network namespaces on it (needs root), or "
-            "names of machines that ssh (or $FORETELL_SSH) reaches; may be given again.",
+            "machines to join this one by ssh (or $FORETELL_SSH); may be given again.",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -128,6 +135,7 @@ def measure(
 
     [bold]foretell measure timm:resnet18 --batch 8,16 --nproc 1,2[/bold]
     """
+    from foretell.cli.show import print_line
     from foretell.data.store import Store, default_store
     from foretell.measure.jobs import not_yet_measured
     from foretell.measure.runner import Plan
@@ -143,7 +151,11 @@ def measure(
             "nothing to measure: name a model, or give --cases, --ops or --collectives"
         )
     if resume:
+        wanted = len(jobs)
         jobs = not_yet_measured(jobs, where.records(source="foretell"))
+        if not jobs:
+            print_line(f"all {wanted} are in {where.directory} already")
+            return
     budget_s = parse_duration(budget) if budget else None
     if needs and engine == "local":
         raise InputError(
@@ -208,12 +220,15 @@ def _settings(pairs: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
+        name = name.strip().replace("-", "_")
         if not equals:
             raise InputError(f"--set {pair!r} is not understood: write --set option=value")
+        if name in _NOT_SET:
+            raise InputError(f"--set {name} is not taken: {_NOT_SET[name]}")
         try:
-            found[name.strip().replace("-", "_")] = json.loads(value)
+            found[name] = json.loads(value)
         except ValueError:
-            found[name.strip().replace("-", "_")] = value
+            found[name] = value
     return found
 
 
@@ -226,7 +241,7 @@ def _run(jobs: list[Job], store: Store, plan: Plan, engine: str) -> Report:
             return run_on(engine, jobs, store, plan, lambda done, total, _: advance(done, total))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                "whole batches are kept; go on with the same command and --resume"
+                "what was measured is kept; go on with the same command and --resume"
             ) from None
 
 
@@ -265,6 +280,11 @@ def _show(report: Report, directory: Path, json_output: bool) -> None:
     print_line(
         f"{good} measured, {len(report.records) - good} without a time{left}, in {directory}"
     )
+    load = max((r.environment.get("load_1m", 0.0) for r in report.records), default=0.0)
+    if load > _BUSY_LOAD:
+        print_line(
+            f"note: the machine was busy (load {load:.1f}) before this began: times may be long"
+        )
     if report.records and not good:
         raise CannotError("no workload could be measured: the table says why")
 

@@ -242,7 +242,7 @@ def predict(
         typer.Option(parser=a_number, help="Tokens to train on.", rich_help_panel=_LENGTH),
     ] = None,
     predictor: Annotated[
-        str, typer.Option(help="Its name, or a file that calibrate wrote.", rich_help_panel=_OUTPUT)
+        str, typer.Option(help="Its name, or a .json file of constants.", rich_help_panel=_OUTPUT)
     ] = ("analytic"),
     max_batch: Annotated[
         bool,

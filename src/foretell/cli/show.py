@@ -106,7 +106,7 @@ def show_forecast(
     table = plain_table("", ">forecast", "90 % interval")
     for name, value, interval in forecast.rows():
         table.add_row(name, value, interval)
-    device = cluster.groups[0].device
+    device = min(cluster.devices, key=lambda d: d.memory_bytes)
     verdict = Text("yes", style="green") if forecast.fits else Text("no", style="bold red")
     table.add_row(f"fits in {format_bytes(device.memory_bytes)}", verdict, "")
     if largest_batch is not None:

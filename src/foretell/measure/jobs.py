@@ -108,8 +108,15 @@ def job(options: Mapping[str, Any], world: World, task: Task) -> Job:
 
 
 def not_yet_measured(jobs: Iterable[Job], records: Iterable[Record]) -> list[Job]:
-    """Jobs of which the store has no record from this kind of machine."""
-    known = {_key(r.model, r.cluster, r.batch, r.options, _name(r)) for r in records}
+    """Jobs of which the store has no record from this kind of machine.
+
+    Crashes and endless runs may have had reasons outside the workload: those are tried again.
+    """
+    known = {
+        _key(r.model, r.cluster, r.batch, r.options, _name(r))
+        for r in records
+        if r.outcome not in ("crashed", "timed-out")
+    }
     return [
         j
         for j in jobs

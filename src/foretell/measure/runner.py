@@ -13,7 +13,7 @@ from foretell.api import workload_of
 from foretell.cluster import parse_cluster
 from foretell.data import Record
 from foretell.data.store import Store
-from foretell.errors import ForetellError
+from foretell.errors import ForetellError, InputError
 from foretell.measure.crew import Crew
 from foretell.measure.environment import environment
 from foretell.measure.records import collective_records, record_of
@@ -25,6 +25,7 @@ from foretell.predictors.memory import CPU_MEMORY, rank_memory
 Progress = Callable[[int, int, str], None]
 _BATCH = 6
 _MOST_OF_MEMORY = 0.85
+_MOST_ROUNDS = 1000
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,10 @@ class Plan:
     check_memory: bool = True
     needs: str = ""
     """What a machine must have to be given jobs: a Ray resource, or a Slurm constraint."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rounds <= _MOST_ROUNDS:
+            raise InputError(f"rounds={self.rounds} must be between 1 and {_MOST_ROUNDS}")
 
 
 @dataclass
@@ -78,20 +83,22 @@ def run_jobs(
             facts = environment(world.device, world.threads_each)
             for batch in _batches(tasks, _BATCH):
                 answers: list[list[Answer]] = [[] for _ in batch]
-                for _ in range(plan.rounds):
-                    for i in order.sample(range(len(batch)), len(batch)):
-                        if out_of_time() or _is_settled(batch[i], answers[i]):
-                            continue
-                        progress(done, len(jobs), str(batch[i].options["model"]))
-                        answers[i].append(_answer(crew, batch[i], plan))
-                        done += len(answers[i]) == 1
-                found = [
-                    record
-                    for task, given in zip(batch, answers, strict=True)
-                    if given
-                    for record in _records(task, world, given, facts)
-                ]
-                store.append(found)
+                try:
+                    for _ in range(plan.rounds):
+                        for i in order.sample(range(len(batch)), len(batch)):
+                            if out_of_time() or _is_settled(batch[i], answers[i]):
+                                continue
+                            progress(done, len(jobs), str(batch[i].options["model"]))
+                            answers[i].append(_answer(crew, batch[i], plan))
+                            done += len(answers[i]) == 1
+                finally:  # what has an answer is kept, even when somebody interrupts
+                    found = [
+                        record
+                        for task, given in zip(batch, answers, strict=True)
+                        if given
+                        for record in _records(task, world, given, facts)
+                    ]
+                    store.append(found)
                 report.records += found
                 report.left += sum(not given for given in answers)
                 progress(done, len(jobs), "")

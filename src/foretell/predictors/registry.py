@@ -1,4 +1,4 @@
-"""Predictors by name, or by the file a calibration wrote.
+"""Predictors by name, or by a file of fitted constants.
 
 A third party registers its own with `register_predictor`.
 """
@@ -33,7 +33,7 @@ def predictor(name: str = DEFAULT_PREDICTOR) -> Predictor:
 @functools.cache
 def _shipped(name: str) -> Predictor:
     if name not in _MAKERS:
-        hint = f"use one of {', '.join(_MAKERS)}, or a .json file that 'calibrate' wrote"
+        hint = f"use one of {', '.join(_MAKERS)}, or a .json file of constants"
         raise UnknownNameError("predictor", name, _MAKERS, hint)
     return _MAKERS[name]()
 
