@@ -15,7 +15,7 @@ from foretell.predictors.trace import chrome_trace
 from foretell.workload import Recipe, Workload
 
 GPT = "transformer:layers=8,hidden=512,heads=8,seq=256,vocab=4096"
-PASSES, OPERATORS, EXCHANGES, MESSAGES = range(4)
+PASSES, OPERATORS, EXCHANGES, MESSAGES, TRANSFERS = range(5)
 PLANS: dict[str, dict[str, Any]] = {
     "one device": {"cluster": "a100-80gb"},
     "accumulation": {"cluster": "a100-80gb", "global_batch": 12},
@@ -149,6 +149,26 @@ def test_many_passes_show_the_operators_of_the_first_and_the_last() -> None:
     assert sum(e["name"].startswith("forward") for e in slices(found, PASSES)) == 1000
     assert found["otherData"]["shown"] == "operators of the first and the last of 1000 passes"
     assert max(ends_us(slices(found))) == pytest.approx(step_s * 1e6, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["1f1b", "gpipe", "zero-bubble", "interleaved"])
+def test_what_a_stage_hands_on_arrives_before_the_next_begins(name: str) -> None:
+    slices = [e for e in trace(**PLANS[name])[0]["traceEvents"] if e["ph"] == "X"]
+    begins = {(e["pid"], e["name"]): e["ts"] for e in slices if e["tid"] == PASSES}
+    forward = [
+        e
+        for e in slices
+        if e["tid"] == TRANSFERS and e["name"].startswith("forward") and "chunk" not in e["name"]
+    ]
+    assert forward
+    checked = 0
+    for transfer in forward:
+        _, _, _, stage, micro = transfer["name"].split()
+        begin = begins.get((int(stage), f"forward {micro}"))
+        if begin is not None:
+            checked += 1
+            assert transfer["ts"] + transfer["dur"] <= begin + 1e-3
+    assert checked
 
 
 def test_a_trace_of_countless_passes_is_refused() -> None:

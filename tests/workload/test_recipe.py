@@ -35,6 +35,8 @@ def test_accumulation_follows_from_the_global_batch() -> None:
         ({"batch": None}, "batch=None must be a whole number"),
         ({"compile": "yes"}, "compile='yes' must be true or false"),
         ({"optimizer": 3}, "optimizer=3 must be a text"),
+        ({"prefetch": 3}, "give zero=3 as well"),
+        ({"mode": "infer", "zero": 1}, "zero=1 goes with training"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_refused(fields: dict[str, object], says: str) -> None:

@@ -98,7 +98,8 @@ def show_forecast(
     _print_text(forecast.title, "bold")
     print_line(
         f"{format_count(float(s['parameters']))} parameters, "
-        f"{format_count(float(s['flops_per_sample']), 'FLOP')} per {s['sample']} and step, "
+        f"{format_count(float(s['flops_per_sample']), 'FLOP')} per {_sample(s, workload)} "
+        "and step, "
         f"batch {s['batch']} per {_copy(workload, cluster)}, {s['mode']}, {s['precision']}"
     )
     if s.get("parallel"):
@@ -129,6 +130,11 @@ def _copy(workload: Workload, cluster: Cluster) -> str:
     """What a batch is for."""
     layout = workload.recipe.layout(cluster.total_devices)
     return "device" if layout.world == layout.dp else "model copy"
+
+
+def _sample(subject: Mapping[str, object], workload: Workload) -> str:
+    tokens = f" of {workload.seq:,} tokens" if workload.seq else ""
+    return f"{subject['sample']}{tokens}"
 
 
 def _stages(used: Mapping[str, float], room_bytes: float) -> Table:

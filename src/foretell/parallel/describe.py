@@ -49,6 +49,10 @@ def plan_notes(placed: Placed, run: StepRun) -> list[str]:
                 f"tp={layout.tp} splits {share:.0%} of the forward FLOPs; the rest runs whole on "
                 "every rank"
             )
+    if placed.whole.recipe.zero and layout.replicas == 1:
+        notes.append(
+            f"zero={placed.whole.recipe.zero} shares nothing out: there is one data-parallel rank"
+        )
     if layout.pp > 1 and placed.microbatches < layout.pp:
         plural = "es" if placed.microbatches > 1 else ""
         notes.append(

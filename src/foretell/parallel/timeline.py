@@ -27,6 +27,8 @@ class Track(IntEnum):
     """Gradients and parameters, between replicas."""
     MESSAGES = 3
     """Between the ranks that share a layer."""
+    TRANSFERS = 4
+    """To the next pipeline stage and back."""
 
 
 class Event(NamedTuple):
@@ -78,6 +80,7 @@ class _Rank:
             yield Event(self.rank, Track.PASSES, _TASKS[what], micro, start_s, end_s, chunk)
             if micro in detailed:
                 yield from self._computed(task, self._layout(task))
+        yield from self._transfers()
         free_s = 0.0
         for _, what, number, start_s, end_s in self._exchanges(detailed):
             # What one pass begins before the link is done with another shows from then on.
@@ -89,6 +92,20 @@ class _Rank:
 
     def _event(self, track: Track, what: str, number: int, start_s: float, end_s: float) -> Event:
         return Event(self.rank, track, what, number, start_s, end_s)
+
+    def _transfers(self) -> Iterator[Event]:
+        """What passes hand to neighbouring stages, one microbatch at a time over a link."""
+        stages, free_s = self.run.stages, {FORWARD: 0.0, BACKWARD: 0.0}
+        for task in self.tasks:
+            what, chunk, micro = task.task
+            stage = chunk * self.placed.layout.pp + self.rank
+            first = stage if what == FORWARD else stage - 1
+            if what == WEIGHTS or not 0 <= first < len(stages) - 1:
+                continue
+            start_s = max(free_s[what], float(self._moved(task, np.array([task.end_s]))[0]))
+            free_s[what] = start_s + stages[first].send_s
+            label = f"{_TASKS[what]} to stage {first + (what == FORWARD)}"
+            yield Event(self.rank, Track.TRANSFERS, label, micro, start_s, free_s[what], chunk)
 
     def _computed(self, task: TaskSpan, layout: _Layout) -> Iterator[Event]:
         """Operators, those that recompute as a whole, and messages."""

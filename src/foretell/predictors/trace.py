@@ -1,7 +1,7 @@
 """A step as a Chrome/Perfetto trace: open it in ui.perfetto.dev or chrome://tracing.
 
 One process per distinct pipeline rank, with a track each for passes, operators, what replicas
-exchange and what the ranks of a layer tell each other.
+exchange, what the ranks of a layer tell each other and what stages hand on.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _TRACKS = {
     Track.OPERATORS: "operators",
     Track.EXCHANGES: "communication between replicas",
     Track.MESSAGES: "communication inside layers",
+    Track.TRANSFERS: "communication between stages",
 }
 
 
@@ -83,7 +84,7 @@ class _Slices:
                 live = {"bytes": self.live[number]}
                 counter = {"name": "memory", "ph": "C", "pid": rank, "ts": found["ts"]}
                 return [found, {**counter, "args": live}]
-        elif track is Track.PASSES and number >= 0:
+        elif track in (Track.PASSES, Track.TRANSFERS) and number >= 0:
             found["name"] = f"{what} {number}" + (f" chunk {chunk}" if chunk else "")
         elif track is Track.EXCHANGES and number >= 0:
             named = what in ("gather", "reduce")

@@ -91,6 +91,10 @@ class Parallelism:
             )
         if not self.reshard and self.zero != 3:
             raise InputError("reshard says when zero=3 gives parameters up: give zero=3 as well")
+        if self.prefetch != 1 and self.zero != 3:
+            raise InputError(
+                f"prefetch={self.prefetch} says what zero=3 gathers ahead: give zero=3 as well"
+            )
         if self.shard is not None and self.zero == 0:
             raise InputError("shard says how many ranks share a copy under zero: give zero as well")
 

@@ -87,6 +87,7 @@ class Settings(Parallelism):
         given = [f"recompute={self.recompute}"] if self.recompute != "none" else []
         flags = ("master_weights", "fp32_gradients", "fused_optimizer", "offload_optimizer")
         given += [name for name in flags if getattr(self, name)]
+        given += [f"zero={self.zero}"] if self.zero in (1, 2) else []
         if given:
             raise InputError(f"{given[0]} goes with training: leave it out for mode=infer")
 
