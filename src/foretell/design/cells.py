@@ -20,7 +20,6 @@ CELL_ERROR = 0.4
 """Log error that the candidates of a cell may share."""
 CENTRE_ERROR = 0.4
 """How much further off, per unit of distance, a candidate away from its cell's centre may be."""
-_CELLS_PER_GROUP = 10
 _MOST_CELLS = 64
 _ROUNDS = 15
 _GROUP_SCALE = 6.0
@@ -100,9 +99,7 @@ def cells_of(features: Features) -> Cells:
     sizes = sizes_of(features)
     mean, deviation = sizes.mean(0), np.maximum(sizes.std(0), 1e-9)
     points = _points(features, mean, deviation)
-    leading = group_shares(features.elasticities).argmax(1)
-    wanted = min(_CELLS_PER_GROUP * len(np.unique(leading)), _MOST_CELLS)
-    centres = _centres(points, wanted) if len(points) > wanted else points
+    centres = _centres(points, _MOST_CELLS) if len(points) > _MOST_CELLS else points
     share = np.bincount(_nearest(points, centres), minlength=len(centres)) / len(points)
     return Cells(centres, mean, deviation, share)
 

@@ -14,7 +14,7 @@ from foretell.design.state import State
 from foretell.graph.graph import Floats, Ints
 
 RESTARTS = 2
-_STEPS_FOR_STARTS = 3000
+_STEPS_FOR_STARTS = 600
 _BEST_FEW = 3
 """A walk that starts anew takes one of so many at random instead of the best."""
 _GROWTH = 1.2
