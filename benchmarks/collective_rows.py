@@ -17,45 +17,27 @@ names, though a column inside often tells another NCCL version (2.29.2).
 
 from __future__ import annotations
 
-import csv
-import gzip
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
-from benchmarks.sources import require
-from foretell.cluster import device, link, node_group
+from benchmarks.sources import measured
+from foretell.cluster import device, devices, link, node_group
 from foretell.comm import Collective, Group
+from foretell.data import Record
 
-_AIC_DEVICE = {
-    "a100_sxm": "a100-80gb",
-    "h100_sxm": "h100-sxm",
-    "h200_sxm": "h200",
-    "l40s": "l40s",
-    "b200_sxm": "b200",
-    "b300_sxm": "b300",
-    "gb200": "gb200",
-    "gb300": "gb300",
-    "rtx_pro_6000_server": "rtx-pro-6000",
-}
-_AIC_KIND = {
-    "all_reduce": Collective.ALL_REDUCE,
-    "all_gather": Collective.ALL_GATHER,
-    "reduce_scatter": Collective.REDUCE_SCATTER,
-    "alltoall": Collective.ALL_TO_ALL,
-}
-_ITEMSIZE = {"half": 2, "int8": 1}
-# Folder -> device, link inside the node, devices per node.
+# System -> device, link inside the node, devices per node.
 _VIDUR = {
     "a100_dgx": ("a100-80gb", "nvlink3", 8),
     "a100_pairwise_nvlink": ("a100-80gb-pcie", "nvlink3", 4),
     "h100_dgx": ("h100-sxm", "nvlink4", 8),
     "h100_pairwise_nvlink": ("h100-nvl", "nvlink4-bridge", 4),
 }
-_VTRAIN_DEVICE = {"a100": "a100-80gb", "v100": "v100-16gb"}
 _SHORTEST_VIDUR_BYTES = 4 * 2**20
 _RATIO = 1.25
+_Key = tuple[str, str, str, str, int, int]
 
 
 @dataclass(frozen=True)
@@ -77,60 +59,69 @@ def rows() -> list[Row]:
 
 
 def _aiconfigurator() -> Iterator[Row]:
-    import pyarrow.parquet as pq
-
-    for path in sorted((require("aiconfigurator") / "nccl").glob("*.parquet")):
-        system, version = path.name.removesuffix("_nccl_perf.parquet").split("_comm_")[:2]
-        if system not in _AIC_DEVICE:
-            continue
-        columns = pq.read_table(path).to_pydict()
-        repeats: dict[tuple[str, str, int, int], list[float]] = defaultdict(list)
-        names = ("op_name", "nccl_dtype", "num_gpus", "message_size", "latency")
-        for op, dtype, ranks, elements, latency_ms in zip(*map(columns.get, names), strict=True):
-            repeats[op, dtype, ranks, elements].append(latency_ms / 1e3)
-        for (op, dtype, ranks, elements), seconds in repeats.items():
+    records = measured("aiconfigurator", "nccl")
+    for _, table in groupby(records, key=lambda r: r.origin.rpartition(":")[0]):
+        repeats: dict[_Key, list[float]] = defaultdict(list)
+        for record in table:
+            if record.device not in devices():
+                continue
+            label = "{library}_{version}".format(**record.environment)
+            nbytes, dtype = record.options["nbytes"], record.options["dtype"]
+            key = (label, record.device, record.model, dtype, record.devices, nbytes)
+            repeats[key].append(_seconds(record))
+        for (label, name, model, dtype, ranks, nbytes), seconds in repeats.items():
             yield Row(
-                source=f"aiconfigurator {version}",
-                system=_AIC_DEVICE[system],
-                kind=_AIC_KIND[op],
-                group=_group(_AIC_DEVICE[system], ranks, ranks),
-                nbytes=elements * _ITEMSIZE[dtype],
+                source=f"aiconfigurator {label}",
+                system=name,
+                kind=_kind(model),
+                group=_group(name, ranks, ranks),
+                nbytes=nbytes,
                 measured_s=statistics.median(seconds),
-                in_switch=dtype == "half",
+                in_switch=dtype == "fp16",
             )
 
 
 def _vidur() -> Iterator[Row]:
-    base = require("vidur") / "network"
-    for folder, (name, gpu_link, gpus) in _VIDUR.items():
-        for kind in (Collective.ALL_REDUCE, Collective.SEND_RECV):
-            if kind is Collective.SEND_RECV and folder == "h100_pairwise_nvlink":
+    records = measured("vidur", "network")
+    for (folder, model), table in groupby(
+        records, key=lambda r: (r.environment["system"], r.model)
+    ):
+        if folder not in _VIDUR:
+            continue
+        name, gpu_link, gpus = _VIDUR[folder]
+        kind = _kind(model)
+        by_shape: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)
+        for record in table:
+            shape = record.devices, record.devices // record.nodes
+            by_shape[shape][record.options["nbytes"]] = _seconds(record)
+        for (ranks, per_node), times in by_shape.items():
+            known_network = folder == "h100_dgx" and kind is Collective.SEND_RECV
+            if ranks > per_node and not known_network:
                 continue
-            by_shape: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)
-            with gzip.open(base / folder / f"{kind.value}.csv.gz", "rt", newline="") as stream:
-                for record in csv.DictReader(stream):
-                    shape = int(record["num_workers"]), int(record["devices_per_node"])
-                    median_ms = float(record[f"time_stats.{kind.value}.median"])
-                    by_shape[shape][int(record["size"])] = median_ms / 1e3
-            for (ranks, per_node), table in by_shape.items():
-                known_network = folder == "h100_dgx" and kind is Collective.SEND_RECV
-                if ranks > per_node and not known_network:
-                    continue
-                group = _group(name, ranks, per_node, gpu_link, gpus)
-                shortest = _SHORTEST_VIDUR_BYTES if kind is Collective.ALL_REDUCE else 0
-                for nbytes in _thinned(size for size in table if size >= shortest):
-                    yield Row(f"vidur {folder}", name, kind, group, nbytes, table[nbytes])
+            group = _group(name, ranks, per_node, gpu_link, gpus)
+            shortest = _SHORTEST_VIDUR_BYTES if kind is Collective.ALL_REDUCE else 0
+            for nbytes in _thinned(size for size in times if size >= shortest):
+                yield Row(f"vidur {folder}", name, kind, group, nbytes, times[nbytes])
 
 
 def _vtrain() -> Iterator[Row]:
-    for path in sorted((require("vtrain") / "allreduce_lut").glob("*.csv.gz")):
-        name, _, ranks = path.name.split("_")[:3]
-        system = _VTRAIN_DEVICE[name]
-        group = _group(system, int(ranks[3:]), int(ranks[3:]))
-        with gzip.open(path, "rt", newline="") as stream:
-            table = {int(r[0]): int(r[3]) / 1e9 for r in list(csv.reader(stream))[1:]}
-        for nbytes in _thinned(table):
-            yield Row("vtrain", system, Collective.ALL_REDUCE, group, nbytes, table[nbytes])
+    records = measured("vtrain", "allreduce_lut")
+    for (name, ranks, model), table in groupby(
+        records, key=lambda r: (r.device, r.devices, r.model)
+    ):
+        times = {record.options["nbytes"]: _seconds(record) for record in table}
+        group = _group(name, ranks, ranks)
+        for nbytes in _thinned(times):
+            yield Row("vtrain", name, _kind(model), group, nbytes, times[nbytes])
+
+
+def _kind(model: str) -> Collective:
+    return Collective(model.removeprefix("collective:"))
+
+
+def _seconds(record: Record) -> float:
+    assert record.time_s is not None
+    return record.time_s
 
 
 def _group(

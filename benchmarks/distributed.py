@@ -11,7 +11,6 @@ import argparse
 import csv
 import dataclasses
 import hashlib
-import importlib
 import random
 from collections import defaultdict
 from collections.abc import Sequence
@@ -20,10 +19,11 @@ import numpy as np
 
 from benchmarks.analytic import CONSTANTS_FILE
 from benchmarks.figures import errors
-from benchmarks.jobs import Job
+from benchmarks.jobs import Job, jobs_of
 from benchmarks.knobs import KNOBS, Priced, fit_knobs
 from benchmarks.sources import RESULTS, ROOT
 from foretell.api import workload_of
+from foretell.data.importers import source as find_source
 from foretell.errors import ForetellError
 from foretell.predictors.analytic.constants import shipped_constants
 from foretell.predictors.analytic.predictor import AnalyticPredictor, distributed_level
@@ -93,6 +93,9 @@ def main() -> None:
     )
     chosen = options.source or SOURCES
     if options.write:
+        for name in chosen:
+            if find_source(name).use != "fit":
+                parser.error(f"{name} is for checks only: leave it out of what is written")
         _write_spreads(chosen)
         return
     for source in chosen:
@@ -101,13 +104,12 @@ def main() -> None:
 
 def judge(source: str, every: int) -> None:
     """One source."""
-    module = importlib.import_module(f"benchmarks.job_sources.{source}")
-    by_device: dict[str, list[Job]] = defaultdict(list)
-    for job in module.jobs()[::every]:
-        by_device[job.device].append(job)
+    by_curve: dict[str, list[Job]] = defaultdict(list)
+    for job in jobs_of(source)[::every]:
+        by_curve[job.curve].append(job)
     ledger: list[list[object]] = []
     all_ratios = []
-    for device, jobs in sorted(by_device.items()):
+    for curve, jobs in sorted(by_curve.items()):
         cases, kept, refused = [], [], defaultdict(int)
         for job in jobs:
             try:
@@ -118,22 +120,22 @@ def judge(source: str, every: int) -> None:
         plain = np.array([c.measured_s / c.predict(np.zeros(len(KNOBS))) for c in cases])
         ratios = held_out(cases)
         all_ratios.append(ratios)
-        _print_row(f"{source} {device}", ratios, plain)
+        _print_row(f"{source} {curve}", ratios, plain)
         for reason, count in refused.items():
             print(f"    {count} refused: {reason}")
         for job, ratio, before in zip(kept, ratios, plain, strict=True):
             ledger.append(
                 [
                     source,
-                    device,
-                    job.configuration,
+                    curve,
+                    job.record.group,
                     job.step_time_s,
                     ratio,
                     before,
                     dict(job.labels),
                 ]
             )
-    if len(by_device) > 1:
+    if len(by_curve) > 1:
         _print_row(f"{source}, all", np.concatenate(all_ratios), None)
     _write_ledger(source, ledger)
 
@@ -144,7 +146,7 @@ def _write_spreads(sources: Sequence[str]) -> None:
     draw = np.random.default_rng(0)
     for source in sources:
         by_level: dict[str, list[float]] = defaultdict(list)
-        for job in importlib.import_module(f"benchmarks.job_sources.{source}").jobs():
+        for job in jobs_of(source):
             try:
                 run = AnalyticPredictor.shipped().play(*workload_of(job.case))[1]
             except ForetellError:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
+
+from foretell.workload import Recipe
 
 STRATEGIES = ("ddp", "fsdp", "gpipe", "1f1b", "tp")
 PIPELINES = ("gpipe", "1f1b")
@@ -70,6 +73,19 @@ MODELS = (
     Model(name="lstm", reference="benchmarks.gloo_models:lstm", batch=16, strategies=("ddp",)),
     Model(name="dlrm", reference="benchmarks.gloo_models:dlrm", batch=512, strategies=("ddp",)),
 )
+
+
+def recipe_of(model: Model, strategy: str) -> Recipe:
+    """How a model is trained by a strategy on two processes."""
+    piped = {"pp": 2, "global_batch": model.batch * model.microbatches}
+    options: dict[str, dict[str, Any]] = {
+        "ddp": {},
+        "fsdp": {"zero": 3},
+        "gpipe": {**piped, "schedule": "gpipe"},
+        "1f1b": {**piped, "schedule": "1f1b"},
+        "tp": {"tp": 2, "tp_joint": False},
+    }
+    return Recipe(batch=model.batch, optimizer="adamw", **options[strategy])
 
 
 class _Layer(nn.Module):

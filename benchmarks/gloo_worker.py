@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,10 +19,9 @@ import torch.distributed as dist
 
 from benchmarks.gloo_models import MODELS, PIPELINES
 from benchmarks.gloo_steps import distributed_step, local_step, two_processes
+from foretell.measure.clock import sent_bytes
 from foretell.measure.namespaces import INTERFACE
 
-HEADER_BYTES = 66
-"""Ethernet 14, IPv4 20, TCP 32 (with timestamps): what every packet adds to its payload."""
 _SETTLE_S = 0.03
 _BURST_WIDTH = 512
 _COPY_BYTES = 2**22
@@ -122,14 +120,12 @@ def _there_and_back(tensor: torch.Tensor) -> None:
 class Case:
     """A model made ready to be stepped alone and together."""
 
-    def __init__(
-        self, model: str, strategy: str, splits: dict[str, str], first_of_second: str
-    ) -> None:
+    def __init__(self, model: str, strategy: str, splits: dict[str, str]) -> None:
         chosen = next(m for m in MODELS if m.name == model)
         self.alone = local_step(chosen)
         self.wrapped = local_step(chosen, splits) if strategy == "tp" else None
         self.in_turns = strategy in PIPELINES
-        self.together = distributed_step(chosen, strategy, splits, first_of_second)
+        self.together = distributed_step(chosen, strategy)
         for _ in range(2):  # the second has what the first made: optimizer state, bucket order
             self.alone()
             self.together()
@@ -174,15 +170,11 @@ class Case:
 
 def _payload_bytes() -> int:
     """What this host has sent so far, without headers, once nothing is on its way any more."""
-    counters = Path("/sys/class/net", INTERFACE, "statistics")
     before = -1
-    while True:
-        nbytes, packets = (int((counters / n).read_text()) for n in ("tx_bytes", "tx_packets"))
-        payload = nbytes - HEADER_BYTES * packets
-        if payload == before:
-            return payload
+    while (payload := sent_bytes(INTERFACE)) != before:
         before = payload
         time.sleep(_SETTLE_S)
+    return payload
 
 
 if __name__ == "__main__":

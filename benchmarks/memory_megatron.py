@@ -13,9 +13,9 @@ from collections import defaultdict
 
 import numpy as np
 
-from benchmarks.job_sources.megatron_golden import excluded, jobs
-from benchmarks.jobs import Job
+from benchmarks.jobs import Job, jobs_of
 from benchmarks.sources import RESULTS, ROOT
+from foretell.data.importers import Tally
 from foretell.errors import ForetellError
 from foretell.predictors.memory import MemoryConstants, MemoryUse, rank_memory
 
@@ -31,50 +31,54 @@ def main() -> None:
     judged: list[tuple[Job, MemoryUse]] = []
     refused: dict[str, int] = defaultdict(int)
     known: dict[tuple[str, int], MemoryUse] = {}
-    for job in jobs():
+    tally = Tally()
+    for job in jobs_of("megatron_golden", tally):
         try:
             judged.append((job, _predicted(job, known)))
         except ForetellError as error:
             refused[str(error)] += 1
     print(f"{'cases':28} {'n':>5} {'mean':>8} {'median':>8} {'p90':>8} {'max':>8} {'bias':>8}")
     for large in (True, False):
-        chosen = [(j, m) for j, m in judged if not large or (j.memory_bytes or 0) > _LARGE]
+        chosen = [(j, m) for j, m in judged if not large or _measured_bytes(j) > _LARGE]
         title = "over 2 GiB" if large else "all"
         _print_row(title, chosen)
         for key in ("model", "device"):
             groups: dict[str, list[tuple[Job, MemoryUse]]] = defaultdict(list)
             for job, use in chosen:
-                groups[job.device if key == "device" else str(job.labels["model"])].append(
-                    (job, use)
-                )
+                name = job.record.device if key == "device" else str(job.labels["model"])
+                groups[name].append((job, use))
             for name, group in sorted(groups.items()):
                 _print_row(f"  {name}", group)
     for reason, count in refused.items():
         print(f"{count} refused: {reason}")
-    for reason, count in excluded().most_common():
-        print(f"{count} left out: {reason}")
+    for reason, count in tally.reasons().most_common():
+        print(f"{count} rows left out: {reason}")
     _write(judged)
 
 
 def _predicted(job: Job, known: dict[tuple[str, int], MemoryUse]) -> MemoryUse:
     constants = _constants(job)
-    key = (str(sorted(job.options.items())), constants.workspace_bytes)
+    key = (str(sorted(job.record.case_options().items())), constants.workspace_bytes)
     if key not in known:
         known[key] = rank_memory(job.placed(), constants)[-1]
     return known[key]
 
 
 def _constants(job: Job) -> MemoryConstants:
-    labels = job.labels
-    pytorch = _DETERMINISTIC_CUBLAS if labels["deterministic"] else _CUBLAS[job.device]
-    products = 5 if labels["grouped"] else 1
-    engine = products * _ENGINE[job.device] if labels["engine"] else 0
+    device, labels = job.record.device, job.labels
+    pytorch = _DETERMINISTIC_CUBLAS if labels["deterministic"] else _CUBLAS[device]
+    products = 5 if labels["grouped_products"] else 1
+    engine = products * _ENGINE[device] if labels["transformer_engine"] else 0
     return MemoryConstants(workspace_bytes=2 * pytorch + engine)
 
 
+def _measured_bytes(job: Job) -> float:
+    assert job.record.allocated_bytes is not None
+    return job.record.allocated_bytes
+
+
 def _error(job: Job, use: MemoryUse) -> float:
-    assert job.memory_bytes is not None
-    return use.allocated_bytes / job.memory_bytes - 1
+    return use.allocated_bytes / _measured_bytes(job) - 1
 
 
 def _print_row(name: str, cases: list[tuple[Job, MemoryUse]]) -> None:
@@ -94,15 +98,17 @@ def _write(judged: list[tuple[Job, MemoryUse]]) -> None:
     with path.open("w", newline="") as stream:
         writer = csv.writer(stream)
         holders = list(judged[0][1].by_holder()) if judged else []
-        names = ["model", "test_case", "platform", "environment", "commits"]
-        writer.writerow([*names, "device", "measured_mib", "predicted_mib", "error", *holders])
+        names = ["model", "test_case", "platform", "environment"]
+        writer.writerow(
+            [*names, "commits", "device", "measured_mib", "predicted_mib", "error", *holders]
+        )
         for job, use in sorted(judged, key=lambda pair: -abs(_error(*pair))):
-            assert job.memory_bytes is not None
             writer.writerow(
                 [
                     *(job.labels[n] for n in names),
-                    job.device,
-                    f"{job.memory_bytes / _MIB:.1f}",
+                    job.record.samples,
+                    job.record.device,
+                    f"{_measured_bytes(job) / _MIB:.1f}",
                     f"{use.allocated_bytes / _MIB:.1f}",
                     f"{_error(job, use):+.4f}",
                     *(f"{v / _MIB:.1f}" for v in use.by_holder().values()),

@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.roofline_fit import Sample
-from benchmarks.sources import require
+from benchmarks.sources import measured, require
 from foretell.cluster import Device, device
+from foretell.data import Record, Reject
+from foretell.data.importers import source
+from foretell.graph.sources.op_shape import parse_op
 from foretell.predictors.analytic.rates import GROUP_INDEX
 from foretell.predictors.analytic.roofline import shape_columns
 
 _PER_TABLE = 1500
 _SHORTEST_S = 1e-4
-_NEUSIGHT_DEVICE = {
-    "Tesla P4": "p4",
-    "Tesla P100-PCIE-16GB": "p100",
-    "Tesla V100-PCIE-32GB": "v100-32gb-pcie",
-    "Tesla T4": "t4",
-    "NVIDIA A100-PCIE-40GB": "a100-40gb-pcie",
-    "NVIDIA A100 80GB PCIe": "a100-80gb-pcie",
-    "AMD Instinct MI100": "mi100",
-    "AMD Instinct MI210": "mi210",
-}
-_AIC_DEVICE = {
-    "a100_sxm": "a100-80gb",
-    "h100_sxm": "h100-sxm",
-    "h200_sxm": "h200",
-    "l40s": "l40s",
-    "b200_sxm": "b200",
-    "gb200": "gb200",
-}
-_AIC_DTYPE = {"float16": "fp16", "bfloat16": "bf16", "fp8": "fp8"}
+_THREE_ARRAYS = ("add", "mul", "div", "pow")
+_ROW_GROUP = {"softmax": "softmax", "layer_norm": "norm"}
+_PICKED_PER_FILE = 6000
 
 
 def operator_samples(seed: int = 0) -> dict[str, tuple[list[Sample], set[str]]]:
@@ -56,84 +43,96 @@ def operator_samples(seed: int = 0) -> dict[str, tuple[list[Sample], set[str]]]:
 
 
 def _neusight() -> Iterator[tuple[str, list[Sample]]]:
-    base = require("neusight") / "data"
-    for path in sorted((*base.glob("dataset/train/**/*.gz"), *base.glob("dataset_amd/train/*.gz"))):
-        by_device: dict[str, list[Sample]] = defaultdict(list)
-        with gzip.open(path, "rt", newline="") as stream:
-            for record in csv.DictReader(stream):
-                sample = _neusight_sample(record)
-                if sample is not None:
-                    by_device[sample.device.id].append(sample)
-        for samples in by_device.values():
-            yield "fp32", samples
+    amd: dict[str, list[Sample]] = {}
+    for file, table in groupby(measured("neusight"), key=_file):
+        if "/train/" not in file:
+            continue
+        samples = [_neusight_sample(record) for record in table]
+        yield from (("fp32", own) for own in _by_device(samples))
+        if "dataset_amd" in file:
+            amd[Path(file).name.split(".")[0]] = samples
+    # Upstream also has the three as one table, which the constants were fitted to beside them.
+    joined = [sample for name in ("ln", "softmax", "elem") for sample in amd[name]]
+    yield from (("fp32", own) for own in _by_device(joined))
 
 
-def _neusight_sample(record: dict[str, str]) -> Sample | None:
-    where = _NEUSIGHT_DEVICE.get(record["Device"])
-    if where is None or not record["Latency"] or float(record["Latency"]) <= 0:
-        return None
-    target, name = device(where), record["OPName"]
-    seconds = float(record["Latency"]) / 1e3
-    if name in ("linear", "bmm"):
-        b, m, n, k = (int(float(record[x])) for x in ("B", "M", "N", "K"))
-        group = "matmul" if name == "linear" else "bmm"
-        return _gemm_sample(target, group, (b, m, n, k), target.peak("fp32"), 4, seconds)
-    if name == "conv":
-        return _conv_sample(record, target, seconds)
-    rows, width = int(float(record["B"])), int(float(record["H"]))
-    arrays = 3 if name in ("add", "mul", "div", "pow", "sub") else 2
-    group = {"softmax": "softmax", "ln": "norm"}.get(name, "elementwise")
-    return _sample(
-        target, group, (0, 0, 0, 0), target.peak("fp32"), 4.0 * arrays * rows * width, seconds
-    )
+def _by_device(samples: Iterable[Sample]) -> Iterable[list[Sample]]:
+    found: dict[str, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        found[sample.device.id].append(sample)
+    return found.values()
 
 
-def _conv_sample(record: dict[str, str], target: Device, seconds: float) -> Sample:
-    fields = (
-        "B",
-        "Input_Channel",
-        "Output_Channel",
-        "Kernel_Szie",
-        "Input_Size",
-        "Stride",
-        "Padding",
-    )
-    b, c_in, c_out, kernel, size, stride, padding = (int(float(record[f])) for f in fields)
-    out = (size + 2 * padding - kernel) // stride + 1
-    gemm = (1, b * out * out, c_out, c_in * kernel * kernel)
-    nbytes = 4.0 * (b * c_in * size * size + c_out * c_in * kernel**2 + b * c_out * out * out)
+def _neusight_sample(record: Record) -> Sample:
+    assert record.batch is not None
+    assert record.time_s is not None
+    target, rows, seconds = device(record.device), record.batch, record.time_s
+    name, sizes = _shape(record.model)
+    peak = target.peak("fp32")
+    if name == "linear":
+        return _gemm_sample(
+            target, "matmul", (1, rows, sizes["out"], sizes["in"]), peak, 4, seconds
+        )
+    if name == "bmm":
+        gemm = (rows, sizes["m"], sizes["n"], sizes["k"])
+        return _gemm_sample(target, "bmm", gemm, peak, 4, seconds)
+    if name == "conv2d":
+        return _conv_sample(sizes, rows, target, seconds)
+    arrays = 3 if name in _THREE_ARRAYS else 2
+    group = _ROW_GROUP.get(name, "elementwise")
+    nbytes = 4.0 * arrays * rows * sizes["width"]
+    return _sample(target, group, (0, 0, 0, 0), peak, nbytes, seconds)
+
+
+@cache
+def _shape(model: str) -> tuple[str, Mapping[str, int]]:
+    """Name and sizes of op:NAME,size=..., or of NAME,width=... that no reference describes."""
+    if model.startswith("op:"):
+        shape = parse_op(model.removeprefix("op:"))
+        return shape.name, shape.sizes
+    name, _, width = model.partition(",width=")
+    return name, {"width": int(width)}
+
+
+def _conv_sample(sizes: Mapping[str, int], rows: int, target: Device, seconds: float) -> Sample:
+    c_in, c_out, size, kernel = (sizes[name] for name in ("in", "out", "size", "kernel"))
+    out = (size + 2 * (kernel // 2) - kernel) // sizes["stride"] + 1
+    gemm = (1, rows * out * out, c_out, c_in * kernel * kernel)
+    nbytes = 4.0 * (rows * c_in * size * size + c_out * c_in * kernel**2 + rows * c_out * out * out)
     group = "pointwise" if kernel == 1 else "conv"
     return _sample(target, group, gemm, target.peak("fp32"), nbytes, seconds)  # TF32 was off
 
 
 def _aiconfigurator() -> Iterator[tuple[str, list[Sample]]]:
-    import pyarrow.parquet as pq
-
-    for path in sorted((require("aiconfigurator") / "gemm").glob("*.parquet")):
-        target = device(_AIC_DEVICE[_system(path)])
-        table = pq.read_table(path)
-        names = {c: c for c in table.column_names}
-        columns = {c: table.column(c).to_pylist() for c in names}
-        latency = columns.get("latency") or columns["latency_ms"]
-        kind = columns.get("gemm_dtype") or columns["dtype"]
+    name = "aiconfigurator"
+    products = source(name).read(require(name) / "gemm")
+    for _, table in groupby(products, key=_file):
+        # Rejected rows count as well: what is picked must not depend on what is read.
+        rows = [None if isinstance(row, Reject) else _product(row) for row in table]
         by_dtype: dict[str, list[Sample]] = defaultdict(list)
-        picked = random.Random(0).sample(range(len(latency)), min(len(latency), 6000))
-        for i in picked:
-            dtype = _AIC_DTYPE.get(str(kind[i]))
-            if dtype is None or not target.supports(dtype) or not latency[i] > 0:
+        for place in random.Random(0).sample(range(len(rows)), min(len(rows), _PICKED_PER_FILE)):
+            row = rows[place]
+            if row is None or not device(row[0]).supports(row[1]):
                 continue
-            gemm = (1, int(columns["m"][i]), int(columns["n"][i]), int(columns["k"][i]))
-            itemsize = 1 if dtype == "fp8" else 2
+            where, dtype, gemm, seconds = row
+            target, itemsize = device(where), 1 if dtype == "fp8" else 2
             by_dtype[dtype].append(
-                _gemm_sample(
-                    target, "matmul", gemm, target.peak(dtype), itemsize, float(latency[i]) / 1e3
-                )
+                _gemm_sample(target, "matmul", gemm, target.peak(dtype), itemsize, seconds)
             )
         yield from by_dtype.items()
 
 
-def _system(path: Path) -> str:
-    return path.name.split("_gemm")[0]
+def _product(record: Record) -> tuple[str, str, tuple[int, int, int, int], float]:
+    """Device, number format, sizes and time: all that has to stay in memory of a row."""
+    assert record.batch is not None
+    assert record.time_s is not None
+    _, sizes = _shape(record.model)
+    gemm = (1, record.batch, sizes["out"], sizes["in"])
+    return record.device, record.options["precision"], gemm, record.time_s
+
+
+def _file(row: Record | Reject) -> str:
+    return row.origin.rpartition(":")[0]
 
 
 def _gemm_sample(

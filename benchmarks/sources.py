@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+
+from foretell.data import Record
+from foretell.data.importers import Tally, records_of
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+FOLDERS = {
+    "llm_foundry": "llm-foundry",
+    "mlperf": "mlperf_training",
+    "pollux": "pollux_osdi21",
+    "sia": "sia_sosp23",
+}
+"""Sources whose folder has another name."""
 
 
 def data_directory() -> Path | None:
@@ -15,12 +26,24 @@ def data_directory() -> Path | None:
     return chosen if chosen.is_dir() else None
 
 
-def require(folder: str) -> Path:
-    """The folder of one source, or a plain message and exit."""
+def folder_of(source: str) -> Path | None:
+    """The folder of one source; None when it is not here."""
     base = data_directory()
-    if base is None or not (base / folder).is_dir():
+    folder = base and base / FOLDERS.get(source, source)
+    return folder if folder and folder.is_dir() else None
+
+
+def require(source: str) -> Path:
+    """The folder of one source, or a plain message and exit."""
+    folder = folder_of(source)
+    if folder is None:
         raise SystemExit(
-            f"{folder} measurements are not here: fetch them from upstream and set FORETELL_DATA "
+            f"{source} measurements are not here: fetch them from upstream and set FORETELL_DATA "
             "to the folder that holds them"
         )
-    return base / folder
+    return folder
+
+
+def measured(source: str, part: str = "", tally: Tally | None = None) -> Iterator[Record]:
+    """The records of one source, or of a folder inside it."""
+    return records_of(source, require(source) / part, tally)

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.sources import require
+from benchmarks.sources import measured
+from foretell.data import Record
 from foretell.errors import ForetellError
 from foretell.graph import Graph, graph_of
-
-_DEVICE = {
-    "rtx3090": "rtx3090",
-    "rtx4090": "rtx4090",
-    "4090": "rtx4090",
-    "5090": "rtx5090",
-    "pro6000maxq": "rtx-pro-6000-maxq",
-    "i9_10940x": "i9-10940x",
-    "i7_12700h": "i7-12700h",
-}
-_FILE = re.compile(
-    r"benchmark-(?P<mode>train|infer)-(?P<precision>[a-z0-9_]+)-(?P<layout>nchw|nhwc)-"
-    r"pt(?P<torch>\d+)-(?:cu\d+|cpu)-(?P<device>[a-z0-9_]+?)(?P<dynamo>-dynamo)?\.csv"
-)
-_PRECISION = {"amp": "amp-fp16", "amp_bf16": "amp-bf16", "bf16": "bf16", "fp32": "fp32"}
-
-# timm's deprecation map points these old names at another architecture.
-_WRONG_NOW = ("ig_resnext101_32x16d", "ig_resnext101_32x32d", "ig_resnext101_32x48d")
 
 
 @dataclass(frozen=True)
@@ -60,38 +42,29 @@ class Row:
 
 
 def rows(select: Callable[[Row], bool] = lambda row: True) -> list[Row]:
-    """All usable rows of all files, in order."""
-    found = []
-    for path in sorted(require("timm").glob("benchmark-*.csv")):
-        found += [row for row in _rows_of(path) if select(row)]
-    return found
+    """All usable rows of all files whose names tell the version of PyTorch, in order."""
+    found = (_row(record) for record in measured("timm") if "torch_version" in record.options)
+    return [row for row in found if select(row)]
 
 
-def _rows_of(path: Path) -> Iterable[Row]:
-    match = _FILE.fullmatch(path.name)
-    if not match:
-        return
-    mode = match["mode"]
-    digits = match["torch"]
-    with path.open(newline="") as stream:
-        for record in csv.DictReader(stream):
-            if record["model"].split(".")[0] in _WRONG_NOW or not record[f"{mode}_step_time"]:
-                continue
-            yield Row(
-                file=path.name,
-                model=record["model"].split(".")[0],
-                mode=mode,
-                precision=_PRECISION[match["precision"]],
-                channels_last=match["layout"] == "nhwc",
-                compiled=bool(match["dynamo"]),
-                torch_version=f"{digits[0]}.{digits[1:3] if digits[0] == '1' else digits[1]}",
-                device=_DEVICE[match["device"]],
-                batch=int(float(record[f"{mode}_batch_size"])),
-                image_size=int(float(record[f"{mode}_img_size"])),
-                step_time_s=float(record[f"{mode}_batch_size"])
-                / float(record[f"{mode}_samples_per_sec"]),
-                parameters_m=float(record["param_count"]),
-            )
+def _row(record: Record) -> Row:
+    assert record.batch is not None
+    assert record.time_s is not None
+    options = record.options
+    return Row(
+        file=Path(record.origin.rpartition(":")[0]).name,
+        model=record.group,
+        mode=options["mode"],
+        precision=options["precision"],
+        channels_last=options.get("channels_last", False),
+        compiled=options.get("compile", False),
+        torch_version=options["torch_version"],
+        device=record.device,
+        batch=record.batch,
+        image_size=options["image_size"],
+        step_time_s=record.time_s,
+        parameters_m=record.metrics["parameters"] / 1e6,
+    )
 
 
 class Graphs:

@@ -1,10 +1,9 @@
-"""Shared fixtures: every test has a graph cache of its own."""
+"""Shared fixtures: a test run has a graph cache and a store of measurements of its own."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +14,9 @@ repair_torchvision()
 
 
 @pytest.fixture(autouse=True, scope="session")
-def graph_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Captured graphs go to a directory that vanishes with the test run."""
-    directory = tmp_path_factory.mktemp("cache")
-    previous = os.environ.get("FORETELL_CACHE")
-    os.environ["FORETELL_CACHE"] = str(directory)
-    yield directory
-    if previous is None:
-        del os.environ["FORETELL_CACHE"]
-    else:
-        os.environ["FORETELL_CACHE"] = previous
+def own_directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Captured graphs and measurements go to directories that vanish with the test run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORETELL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("FORETELL_STORE", str(tmp_path_factory.mktemp("store")))
+        yield

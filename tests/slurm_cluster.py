@@ -64,18 +64,14 @@ def slurm_cluster(folder: Path, nodes: int = 2, cores: int = 1) -> Iterator[dict
         for i in range(nodes)
     ]
     conf = folder / "slurm.conf"
-    conf.write_text(
-        _CONF.format(host=host, port=ports[0], folder=folder, nodes="\n".join(lines))
-    )
+    conf.write_text(_CONF.format(host=host, port=ports[0], folder=folder, nodes="\n".join(lines)))
     variables = {**os.environ, "SLURM_CONF": str(conf)}
     with contextlib.ExitStack() as stack:
         stack.enter_context(_munge(folder))
         _daemon(stack, ["slurmctld", "-D", "-f", str(conf)], folder, variables)
         for i in range(nodes):
             (folder / f"spool-node{i}").mkdir()
-            _daemon(
-                stack, ["slurmd", "-D", "-N", f"node{i}", "-f", str(conf)], folder, variables
-            )
+            _daemon(stack, ["slurmd", "-D", "-N", f"node{i}", "-f", str(conf)], folder, variables)
         _wait_until_idle(nodes, variables, folder)
         yield {"SLURM_CONF": str(conf)}
 

@@ -75,21 +75,18 @@ class Case(Settings):
         )
 
 
-def case_from_launch(launch: Launch, given: Mapping[str, Any]) -> Case:
-    """The case a launch file describes; `given` goes before what it says.
-
-    What neither says and a forecast needs is asked for by name.
-    """
-    lacking = [name for name in launch.missing() if name not in given]
-    if "global_batch" in given and "batch" in lacking:
-        lacking.remove("batch")
-    if lacking:
-        hint = f" (it speaks of {launch.device_hint})" if launch.device_hint else ""
+def case_from_launch(launch: Launch) -> Case:
+    """The case a launch file describes; what it does not say and a forecast needs is asked for."""
+    if lacking := launch.missing():
+        hints = [note for note in launch.notes if set(launch.settled_by[note]) & set(lacking)]
+        if "cluster" in lacking and launch.device_hint and not hints:
+            hints = [f"it speaks of {launch.device_hint}"]
+        shown = f" ({'; '.join(hints)})" if hints else ""
         raise InputError(
-            f"{launch.path!r} does not say {' and '.join(lacking)}{hint}: give "
+            f"{launch.path!r} does not say {' and '.join(lacking)}{shown}: give "
             + " and ".join("the model" if n == "model" else f"--{n}" for n in lacking)
         )
-    return Case.from_mapping({**launch.options, **given})
+    return Case.from_mapping(launch.options)
 
 
 def predict(

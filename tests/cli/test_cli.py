@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 from foretell.api import Case, workload_of
-from foretell.cli import main
+from foretell.cli import app, main
 from foretell.cli.predict import predict
 from foretell.cli.show import show_forecast
 from foretell.predictors import predictor
@@ -361,6 +362,69 @@ def test_waiting_is_shown_by_name_beside_many_classes_of_operators(
     operators = rows[rows.index("operators") : rows.index("memory")]
     assert "rest" in operators
     assert {"exposed communication", "bubble"} <= set(operators)
+
+
+BAD_LAUNCH_FILES: dict[str, bytes] = {
+    "empty": b"",
+    "binary": b"\x7fELF\0\0",
+    "contradiction": b"torchrun --nproc_per_node 8 t.py --fp16 --bf16 --max_steps 5\n",
+    "deep": b'{"train_batch_size": ' + b"[" * 100_000,
+    "bomb": b"a: &a [1,1,1,1,1,1,1,1]\n"
+    + b"".join(
+        b"%c: &%c [%s]\n" % (n, n, b",".join([b"*%c" % (n - 1)] * 8)) for n in range(98, 108)
+    ),
+    "code": b"num_processes: !!python/object/apply:os.system [touch ran]\n",
+}
+
+
+@pytest.mark.parametrize("name", BAD_LAUNCH_FILES)
+def test_a_bad_launch_file_gets_one_sentence_and_exit_code_two(name: str, tmp_path: Path) -> None:
+    (tmp_path / "job").write_bytes(BAD_LAUNCH_FILES[name])
+    done = run("predict", "--from", "job", cwd=tmp_path)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "job" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["job"]
+
+
+def test_what_gives_way_to_an_option_is_told_in_the_notes(tmp_path: Path) -> None:
+    (tmp_path / "train.sbatch").write_text(SCRIPT)
+    beside = ("--cluster", "8xa100-80gb", "--no-master-weights", "--batch", "4")
+    done = run("predict", "--from", "train.sbatch", *beside, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["breakdown"]["memory"].get("master_weights", 0) == 0
+    for note in (
+        "world size 16 (train.sbatch:5 --nproc_per_node) gives way to 8 (--cluster)",
+        "batch 1 (train.sbatch:7 --micro-batch-size) gives way to 4 (--batch)",
+        "master weights True (train.sbatch:8 --bf16) gives way to False (--no-master-weights)",
+    ):
+        assert note in answer["notes"]
+
+
+def test_an_option_that_breaks_a_launch_file_gets_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "train.sbatch").write_text(SCRIPT)
+    beside = ("--cluster", "2x8xa100-80gb", "--batch", "3")
+    done = run("predict", "--from", "train.sbatch", *beside, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "16 (train.sbatch:7 --global-batch-size)" in done.stderr
+    assert "3 (--batch)" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(Case) if f.type == "bool"])
+def test_every_switch_can_be_turned_off(name: str) -> None:
+    command = typer.main.get_command(app).commands["predict"]  # type: ignore[attr-defined]
+    words = [f"--{prefix}{name.replace('_', '-')}" for prefix in ("", "no-")]
+    on, off = (command.make_context("predict", ["timm:resnet18", word]) for word in words)
+    assert (on.params[name], off.params[name]) == (True, False)
+    assert off.get_parameter_source(name).name == "COMMANDLINE"
+
+
+def test_help_does_not_list_what_is_off_anyway() -> None:
+    shown = run("predict", "--help").stdout
+    assert "--no-overlap" in shown
+    assert "--no-master-weights" not in shown
 
 
 def test_a_pipeline_trace_has_a_process_per_stage(tmp_path: Path) -> None:

@@ -37,6 +37,8 @@ def read(tmp_path: Path, text: str, **files: str) -> Launch:
         ("deepspeed --include 'a:0,1@b:0,1' t.py", ("deepspeed",), 2, 2),
         ("deepspeed --hostfile hosts.txt t.py", ("deepspeed",), 3, 8),
         ("mpirun -np 16 -npernode 8 python t.py --max_steps 3", ("mpirun", "trainer"), 2, 8),
+        ("mpirun -np 8 -H a:4,b:4 python t.py --max_steps 3", ("mpirun", "trainer"), 2, 4),
+        ("mpirun -np 6 -H a:4,b:4 python t.py --max_steps 3", ("mpirun", "trainer"), None, None),
         ("srun bash -c 'torchrun --nproc_per_node 4 t.py'", ("srun", "torchrun"), 1, 4),
         ("singularity exec --nv i.sif torchrun --nproc_per_node 4 t.py", ("torchrun",), 1, 4),
         ("nohup env X=1 torchrun --nproc_per_node 4 t.py > log &", ("torchrun",), 1, 4),
@@ -62,6 +64,13 @@ def test_launchers(
         ("--max_steps -1 --num_train_epochs 2", {"epochs": 2}),
         ("--fsdp 'shard_grad_op auto_wrap' --fp16", {"precision": "amp-fp16", "zero": 2}),
         ("--fsdp full_shard offload", {"zero": 3, "offload_optimizer": True}),
+        ("--fsdp 'hybrid_shard auto_wrap'", {"zero": 3, "shard": 4}),
+        ("--fsdp hybrid_shard_zero2", {"zero": 2, "shard": 4}),
+        ("--enable_fsdp --batch-size-per-gpu 2", {"batch": 2, "zero": 3}),
+        ("--fsdp --sharding_strategy SHARD_GRAD_OP --max_steps 5", {"steps": 5, "zero": 2}),
+        ("--optim adamw_torch_fused", {"optimizer": "adamw", "fused_optimizer": True}),
+        ("--torch_compile_backend inductor --max_steps 5", {"compile": True, "steps": 5}),
+        ("--tp_size 2 --max_steps 5", {"tp": 2, "tp_joint": False, "steps": 5}),
         ("--fsdp no_shard --ddp_bucket_cap_mb 50", {"zero": 0, "bucket_mb": 50}),
         ("--torch_compile --gradient_checkpointing True", {"compile": True, "recompute": "full"}),
         ("--optim adamw_bnb_8bit --max_steps 5", {"steps": 5}),
@@ -100,10 +109,40 @@ def test_megatron_flags(tmp_path: Path, flags: str, expected: dict[str, Any]) ->
     launch = read(
         tmp_path, f"torchrun --nproc_per_node 8 pretrain_gpt.py --micro-batch-size 1 {flags}\n"
     )
-    options = dict(launch.options)
-    assert options.pop("batch") == 1
-    options.pop("master_weights", None)
-    assert options == expected
+    habits = {"batch", "fused_optimizer", "overlap", "master_weights"}
+    assert {n: v for n, v in launch.options.items() if n not in habits} == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("fsdp_sharding_strategy: HYBRID_SHARD", {"zero": 3, "shard": 8}),
+        ("fsdp_sharding_strategy: 4", {"zero": 3, "shard": 8}),
+        ("fsdp_sharding_strategy: _HYBRID_SHARD_ZERO2", {"zero": 2, "shard": 8}),
+        ("fsdp_reshard_after_forward: HYBRID_SHARD", {"zero": 3, "shard": 8}),
+        ("fsdp_sharding_strategy: FULL_SHARD", {"zero": 3}),
+    ],
+)
+def test_hybrid_sharding_keeps_a_copy_in_every_node(
+    tmp_path: Path, settings: str, expected: dict[str, Any]
+) -> None:
+    launch = read(
+        tmp_path,
+        f"distributed_type: FSDP\nfsdp_config:\n  {settings}\nnum_machines: 4\nnum_processes: 32\n",
+    )
+    assert dict(launch.options) == expected
+    assert launch.notes == ()
+
+
+def test_a_stated_number_of_shards_goes_before_the_node(tmp_path: Path) -> None:
+    launch = read(
+        tmp_path,
+        "distributed_type: FSDP\nfsdp_config:\n  fsdp_sharding_strategy: HYBRID_SHARD\n"
+        "num_machines: 2\nnum_processes: 16\nparallelism_config:\n"
+        "  parallelism_config_dp_replicate_size: 4\n  parallelism_config_dp_shard_size: 4\n",
+    )
+    assert (launch.options["shard"], launch.options["dp"]) == (4, 16)
+    assert launch.shards_within_node is None
 
 
 SHAPE = "--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --seq-length 512"
@@ -112,23 +151,26 @@ SHAPE = "--num-layers 4 --hidden-size 1024 --num-attention-heads 16 --seq-length
 @pytest.mark.parametrize(
     ("flags", "program", "model"),
     [
-        ("--vocab-size 50257", "pretrain_gpt.py", "vocab=50304,tied"),
-        ("--vocab-size 50257 --tensor-model-parallel-size 8", "p.py", "vocab=51200,tied"),
-        ("--vocab-size 1000 --make-vocab-size-divisible-by 1", "p.py", "vocab=1000,tied"),
-        ("--vocab-size 128 --swiglu", "p.py", "vocab=128,ffn=2688,gated,tied"),
-        ("--vocab-size 128 --ffn-hidden-size 3000", "p.py", "vocab=128,ffn=3000,tied"),
-        ("--vocab-size 128 --num-experts 4", "p.py", "vocab=128,experts=4,topk=2,tied"),
-        ("--vocab-size 128 --position-embedding-type rope", "p.py", "vocab=128,rope,tied"),
-        ("--vocab-size 128", "pretrain_bert.py", "vocab=128,tied,encoder"),
+        ("--vocab-size 50257", "pretrain_gpt.py", "vocab=50304,tied,dropout"),
+        ("--vocab-size 50257 --hidden-dropout 0.0", "p.py", "vocab=50304,tied"),
+        ("--vocab-size 50257 --tensor-model-parallel-size 8", "p.py", "vocab=51200,tied,dropout"),
+        ("--vocab-size 1000 --make-vocab-size-divisible-by 1", "p.py", "vocab=1000,tied,dropout"),
+        ("--vocab-size 128 --swiglu", "p.py", "vocab=128,ffn=2688,gated,fused_gate,tied,dropout"),
+        ("--vocab-size 128 --ffn-hidden-size 3000", "p.py", "vocab=128,ffn=3000,tied,dropout"),
+        ("--vocab-size 128 --num-experts 4", "p.py", "vocab=128,experts=4,topk=2,tied,dropout"),
+        ("--vocab-size 128 --position-embedding-type rope", "p.py", "vocab=128,rope,tied,dropout"),
+        ("--vocab-size 128", "pretrain_bert.py", "vocab=128,tied,encoder,dropout"),
         ("--vocab-size 128", "pretrain_t5.py", None),
-        ("--tokenizer-type Llama2Tokenizer", "p.py", None),
+        ("--tokenizer-type Llama2Tokenizer", "p.py", "vocab=32000,tied,dropout"),
+        ("--vocab-file v.json --merge-file m.txt", "p.py", "vocab=50304,tied,dropout"),
+        ("--tokenizer-type HuggingFaceTokenizer", "p.py", None),
     ],
 )
 def test_megatron_models(tmp_path: Path, flags: str, program: str, model: str | None) -> None:
     launch = read(tmp_path, f"torchrun --nproc_per_node 8 {program} {SHAPE} {flags}\n")
     start = "transformer:layers=4,hidden=1024,heads=16,seq=512,"
-    assert launch.options.get("model") == (None if model is None else start + model)
-    assert model is not None or launch.notes
+    assert launch.options.get("model") == (None if model is None else f"{start}{model},fused_loss")
+    assert bool(launch.notes) == ("--vocab-size" not in flags or model is None)
 
 
 def test_an_args_file_is_read(tmp_path: Path) -> None:
@@ -141,6 +183,32 @@ def test_an_args_file_is_read(tmp_path: Path) -> None:
     assert launch.options["precision"] == "bf16"
 
 
+def test_lines_of_flags_alone_are_one_list(tmp_path: Path) -> None:
+    launch = read(
+        tmp_path, "--tensor-model-parallel-size 4\n--micro-batch-size 2 # small\n--bf16\n"
+    )
+    assert (launch.options["tp"], launch.options["batch"]) == (4, 2)
+    assert launch.options["precision"] == "bf16"
+    assert launch.notes == ()
+
+
+def test_a_script_that_only_starts_another_is_read_with_it(tmp_path: Path) -> None:
+    launch = read(
+        tmp_path,
+        "#!/bin/sh\n#SBATCH -N 2 --gres=gpu:4\nsource env.sh\nsrun --cpu-bind=none ./inner.sh 8\n",
+        inner_sh="torchrun --nnodes $SLURM_NNODES --nproc_per_node 4 t.py --max_steps $1\n",
+    )
+    assert launch.kinds == ("sbatch", "srun", "torchrun", "trainer")
+    assert launch.origins["steps"] == "inner.sh:1 --max_steps"
+    assert launch.options["steps"] == 8
+    assert launch.notes == ()
+
+
+def test_a_script_that_starts_itself_is_read_once(tmp_path: Path) -> None:
+    launch = read(tmp_path, "#SBATCH -N 2 --gres=gpu:4\nbash run.sh\n")
+    assert any("no training command" in note for note in launch.notes)
+
+
 def test_a_file_that_a_script_writes_itself_is_read(tmp_path: Path) -> None:
     launch = read(
         tmp_path,
@@ -148,7 +216,7 @@ def test_a_file_that_a_script_writes_itself_is_read(tmp_path: Path) -> None:
         '{"train_micro_batch_size_per_gpu": $MICRO, "zero_optimization": {"stage": 1}}\nEOT\n'
         "deepspeed --num_gpus 8 t.py --deepspeed_config $CONFIG\n",
     )
-    assert dict(launch.options) == {"batch": 4, "zero": 1}
+    assert dict(launch.options) == {"batch": 4, "zero": 1, "overlap": False}
 
 
 def test_a_missing_file_becomes_a_note(tmp_path: Path) -> None:
@@ -175,6 +243,11 @@ def test_a_local_model_is_its_config(tmp_path: Path) -> None:
     assert launch.options["model"] == f"hf:{tmp_path / 'tiny' / 'config.json'}"
 
 
+def test_hosts_left_out_are_noted(tmp_path: Path) -> None:
+    launch = read(tmp_path, "deepspeed --exclude worker-1:0 t.py --max_steps 5\n")
+    assert launch.notes == ("run.sh:1 --exclude worker-1:0 was not read",)
+
+
 def test_a_second_job_is_noted(tmp_path: Path) -> None:
     launch = read(tmp_path, "torchrun a.py --max_steps 5\ntorchrun b.py --max_steps 7\n")
     assert launch.options["steps"] == 5
@@ -192,7 +265,7 @@ def test_fewer_processes_than_reserved_devices_are_noted(tmp_path: Path) -> None
 
 def test_unknown_flags_that_may_matter_are_noted_and_others_are_not(tmp_path: Path) -> None:
     launch = read(tmp_path, "torchrun t.py --max_steps 5 --lora_r 16 --seed 1 --lr 0.1 $EXTRA\n")
-    assert any("--lora_r 16 was not read" in note for note in launch.notes)
+    assert any("--lora_r 16 trains a part of the model" in note for note in launch.notes)
     assert any("$EXTRA" in note for note in launch.notes)
     assert not any("seed" in note for note in launch.notes)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import errno
 import json
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,10 @@ CASES: dict[str, str | bytes] = {
     "large.sh": b"#" * (LARGEST_FILE_BYTES + 1),
     "aliases.yaml": bomb("{name}: &{name} [{inner}]"),
     "merges.yaml": bomb("{name}: &{name}\n  <<: [{inner}]"),
+    "key.yaml": bomb("{name}: &{name} [{inner}]") + "\n? *i\n: 1",
+    "twice.yaml": "num_processes: 8\nnum_machines: 1\nnum_processes: 16\n",
+    "twice.json": '{"zero_optimization": {"stage": 1, "stage": 2}}',
+    "large.yaml": "num_processes: 8\n" + "# more\n" * 50_000,
     "cycle.yaml": "num_processes: &a [*a]",
     "deep.yaml": "a: " + "[" * 5000,
     "deep.json": '{"a": ' + "[" * 100_000,
@@ -54,6 +60,7 @@ CASES: dict[str, str | bytes] = {
     "nan.json": '{"train_batch_size": NaN}',
     "truth.json": '{"train_batch_size": true}',
     "section.json": '{"zero_optimization": 3}',
+    "strategy.json": '{"fsdp_config": {"sharding_strategy": []}}',
     "stage.json": '{"zero_optimization": {"stage": 7}}',
     "quote.sh": 'torchrun t.py "open',
     "time.sh": "#!/bin/sh\n#SBATCH --time=soon\n",
@@ -109,6 +116,48 @@ def test_a_sample_with_any_one_value_spoilt_is_read_or_refused(
             path.write_text(yaml.safe_dump_all(changed))
             with contextlib.suppress(InputError):
                 assert read_launch(path).kinds
+
+
+def test_a_file_that_may_not_be_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object, **options: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    path = tmp_path / "run.sh"
+    path.write_text("torchrun t.py\n")
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=r"run\.sh' cannot be read: Permission denied"):
+        read_launch(path)
+
+
+def test_notes_stay_few_and_short(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    many = {f"zero_{number}": "x" * 1000 for number in range(900)}
+    path.write_text(json.dumps({"train_batch_size": 8, **many}))
+    notes = read_launch(path).notes
+    assert len(notes) <= 101
+    assert max(map(len, notes)) < 200
+
+
+def test_no_file_starts_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **options: object) -> None:
+        raise AssertionError(f"started {args}")
+
+    for module, name in (
+        (os, "system"),
+        (os, "popen"),
+        (os, "posix_spawn"),
+        (os, "execv"),
+        (os, "fork"),
+        (subprocess, "Popen"),
+    ):
+        monkeypatch.setattr(module, name, refuse)
+    (tmp_path / "inner.sh").write_text("torchrun --nproc_per_node `id` t.py --max_steps $(id)\n")
+    (tmp_path / "outer.sh").write_text("#SBATCH -N 1\n$(id); eval id\nsrun bash inner.sh `id`\n")
+    paths = [*(Path(__file__).parent / "samples").iterdir(), tmp_path / "outer.sh"]
+    for path in paths:
+        assert read_launch(path).kinds
 
 
 def test_a_file_of_a_hundred_megabytes_is_not_even_read(tmp_path: Path) -> None:

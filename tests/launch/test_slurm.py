@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from foretell.errors import InputError
 from foretell.launch import Launch, read_launch
+from foretell.launch.devices import memory_variants, resolve_device
 from foretell.launch.slurm import slurm_time_s
 
 counts = st.integers(0, 999)
@@ -69,6 +70,8 @@ def job(tmp_path: Path, directives: str, command: str = "srun python train.py") 
         ("--nodes=1 --gres=gpu:2\n--partition=gpu-a40", 1, 2, "a40"),
         ("--nodes=1 --gres=gpu:titan-v:2", 1, 2, "titan-v"),
         ("--nodes=2 # two of them\n--gres=gpu:8", 2, 8, None),
+        ('--nodes=2\n--gres="gpu:a40:8"', 2, 8, "a40"),
+        ("--nodes=1 --gres=gpu:8\n--constraint='a40'", 1, 8, "a40"),
     ],
 )
 def test_machines(
@@ -77,6 +80,24 @@ def test_machines(
     launch = job(tmp_path, directives)
     assert (launch.nodes, launch.gpus_per_node, launch.device_hint) == (nodes, gpus, device)
     assert launch.world_size == nodes * gpus
+
+
+@pytest.mark.parametrize(
+    ("word", "device"),
+    [
+        ("nvidia-tesla-a100", "a100-40gb"),
+        ("nvidia-a100-80gb", "a100-80gb"),
+        ("NVIDIA-H100-80GB-HBM3", "h100-sxm"),
+        ("Standard_ND96isr_H100_v5", "h100-sxm"),
+        ("a2-ultragpu-8g", "a100-80gb"),
+        ("p4d.24xlarge", "a100-40gb"),
+        ("a100_80g", "a100-80gb"),
+        ("toaster", None),
+    ],
+)
+def test_words_for_devices(word: str, device: str | None) -> None:
+    assert resolve_device(word) == device
+    assert memory_variants(word) == ()
 
 
 def test_directives_after_a_command_are_ignored_as_slurm_does(tmp_path: Path) -> None:
@@ -103,6 +124,11 @@ def test_slurm_variables_follow_from_the_reservation(tmp_path: Path) -> None:
 
 def test_a_step_may_use_fewer_nodes(tmp_path: Path) -> None:
     assert job(tmp_path, "-N 4\n--gres=gpu:8", "srun -N 1 python train.py").nodes == 1
+
+
+def test_a_constraint_without_a_device_is_noted(tmp_path: Path) -> None:
+    launch = job(tmp_path, '--nodes=1 --gres=gpu:8\n-C "gpu&hbm80g"')
+    assert any("gpu hbm80g names no device Foretell knows" in note for note in launch.notes)
 
 
 def test_several_kinds_of_gpu_are_refused(tmp_path: Path) -> None:

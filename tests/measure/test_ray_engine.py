@@ -35,9 +35,7 @@ def jobs(count: int) -> list[Job]:
     return [Job(Task(options=o, seconds=0.3), world) for o in options]
 
 
-def test_a_lost_node_loses_no_result_and_makes_none_twice(
-    cluster: object, tmp_path: Path
-) -> None:
+def test_a_lost_node_loses_no_result_and_makes_none_twice(cluster: object, tmp_path: Path) -> None:
     doomed = cluster.add_node(num_cpus=1, resources={"type:a": 1})  # type: ignore[attr-defined]
     cluster.add_node(num_cpus=1, resources={"type:a": 1})  # type: ignore[attr-defined]
     ray.init(address=cluster.address, log_to_driver=False)  # type: ignore[attr-defined]

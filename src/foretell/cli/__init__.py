@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from foretell._version import __version__
+from foretell.cli.data import data
 from foretell.cli.devices import devices
 from foretell.cli.measure import measure
 from foretell.cli.models import models
 from foretell.cli.predict import predict
 from foretell.cli.streams import discard_output, make_printable
+from foretell.cli.switches import SwitchCommand
 from foretell.cli.usage import usage_sentence
 from foretell.errors import CannotError, ForetellError, InputError, one_line
 
@@ -29,10 +31,11 @@ app = typer.Typer(
     help="Forecast time, memory, utilisation, traffic and cost of deep learning before it runs.",
     epilog="Example: [bold]foretell predict timm:resnet50 --batch 256 --cluster h100-sxm[/bold]",
 )
-app.command()(predict)
+app.command(cls=SwitchCommand)(predict)
 app.command()(devices)
 app.command()(models)
 app.command()(measure)
+app.add_typer(data, name="data")
 
 
 def _show_version(wanted: bool) -> None:

@@ -62,7 +62,7 @@ def measure(
         Optional[list[str]],
         typer.Option(
             help="1 for this machine, 2@1gbit for two network namespaces on it (needs root), or "
-            "names of machines that ssh reaches; may be given again.",
+            "names of machines that ssh (or $FORETELL_SSH) reaches; may be given again.",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -184,10 +184,13 @@ def _jobs(
 def _tables(
     cases: Path | None, ops: bool, collectives: bool, chosen: list[World], task: Task
 ) -> list[Job]:
+    from foretell.cli.show import progress
     from foretell.measure.jobs import case_jobs, collective_jobs, operator_jobs
 
     found = case_jobs(cases, chosen, task) if cases is not None else []
-    found += operator_jobs(chosen, task) if ops else []
+    if ops:
+        with progress("choosing operators this machine can run"):
+            found += operator_jobs(chosen, task)
     return found + (collective_jobs(chosen, task) if collectives else [])
 
 

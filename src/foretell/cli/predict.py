@@ -241,9 +241,9 @@ def predict(
         Optional[float],
         typer.Option(parser=a_number, help="Tokens to train on.", rich_help_panel=_LENGTH),
     ] = None,
-    predictor: Annotated[str, typer.Option(help="Which predictor.", rich_help_panel=_OUTPUT)] = (
-        "analytic"
-    ),
+    predictor: Annotated[
+        str, typer.Option(help="Its name, or a file that calibrate wrote.", rich_help_panel=_OUTPUT)
+    ] = ("analytic"),
     max_batch: Annotated[
         bool,
         typer.Option(
@@ -265,7 +265,8 @@ def predict(
         typer.Option(
             "--from",
             help="Read a launch script or configuration: torchrun, sbatch, accelerate, DeepSpeed, "
-            "Megatron, PyTorchJob. Options beside it go before it.",
+            "Megatron, PyTorchJob. Options beside it go before it; --no-compile and the like undo "
+            "its switches.",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -316,10 +317,10 @@ def _was_given(context: typer.Context, name: str) -> bool:
 def _launched(path: Path, given: dict[str, Any]) -> tuple[Case, tuple[str, ...]]:
     """The case a launch file describes, with the options given beside it."""
     from foretell.api import case_from_launch
-    from foretell.launch import read_launch
+    from foretell.launch import beside, read_launch
 
-    launch = read_launch(path)
-    return case_from_launch(launch, given), launch.notes
+    launch = beside(read_launch(path), given)
+    return case_from_launch(launch), launch.notes
 
 
 def _refuse_beside_cases(context: typer.Context) -> None:

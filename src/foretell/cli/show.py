@@ -40,14 +40,14 @@ def progress(what: str, *, quiet: bool = False) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def counted_progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr; the yielded function takes (done, total)."""
+def counted_progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on stderr; the yielded function takes (done, total), None while that is unknown."""
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     quiet = not _status.is_terminal
     with Progress(*columns, console=_status, transient=True, disable=quiet) as bar:
         task = bar.add_task(what, total=None)
 
-        def advance(done: int, total: int) -> None:
+        def advance(done: int, total: int | None) -> None:
             bar.update(task, completed=done, total=total)
 
         yield advance

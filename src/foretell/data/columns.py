@@ -45,11 +45,16 @@ def to_table(records: Iterable[Record]) -> pa.Table:
 def to_records(table: pa.Table) -> Iterator[Record]:
     """The records of a table, in its order."""
     for batch in table.select(list(_FIELDS)).to_batches(max_chunksize=4096):
-        for row in batch.to_pylist():
-            for name in _MAPPINGS:
-                row[name] = json.loads(row[name])
-            row["resources"] = tuple(row["resources"])
-            yield Record(**row)
+        yield from map(to_record, batch.to_pylist())
+
+
+def to_record(row: dict[str, Any]) -> Record:
+    """The record of one row, whose mappings are still text."""
+    values = {name: row[name] for name in _FIELDS}
+    for name in _MAPPINGS:
+        values[name] = json.loads(values[name])
+    values["resources"] = tuple(values["resources"])
+    return Record(**values)
 
 
 def check_schema(schema: pa.Schema, path: str) -> None:
@@ -60,6 +65,11 @@ def check_schema(schema: pa.Schema, path: str) -> None:
             f"measurements {path!r} have schema {version}, this version reads {SCHEMA_VERSION}: "
             "remove the file, or export and import it with the version that wrote it"
         )
+
+
+def first_line(error: Exception) -> str:
+    """What Arrow says about a file, without its listings."""
+    return next(iter(str(error).strip().splitlines()), "").rstrip(" .:") or type(error).__name__
 
 
 def _as_json(value: object) -> str:

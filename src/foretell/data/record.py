@@ -22,6 +22,7 @@ PARTS = ("idle_s", "burst_s", "burst_level")
 RESOURCES = tuple(f"{series}_{part}" for series in SERIES for part in PARTS)
 """The twelve numbers of a run's usage curves: a mean idle and burst length and a mean level per
 series. Memory and utilisation are shares of the device, received and sent are bytes per second."""
+_MEASURED = ("time_s", "allocated_bytes", "resident_bytes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,8 @@ class Record:
     reason: str = ""
     """Why there is no time, in one sentence."""
     time_s: float | None = None
-    """Of one step, operator or collective: the robust centre of what was sampled."""
+    """Of one step, operator or collective: the robust centre of what was sampled. None where only
+    memory was measured."""
     time_low_s: float | None = None
     time_high_s: float | None = None
     """95 % confidence interval of the centre."""
@@ -80,8 +82,8 @@ class Record:
             raise UnknownNameError("kind of record", self.kind, KINDS)
         if self.outcome not in OUTCOMES:
             raise UnknownNameError("outcome", self.outcome, OUTCOMES)
-        if self.outcome == "ok" and not _positive(self.time_s):
-            raise InputError(f"time_s={self.time_s} of {self.model!r} must be a positive number")
+        if self.outcome == "ok":
+            self._check_measured()
         if self.outcome != "ok" and not self.reason:
             raise InputError(f"{self.model!r} ended {self.outcome} without a reason: give one")
         if self.devices < 1 or self.nodes < 1 or (self.batch is not None and self.batch < 1):
@@ -89,9 +91,20 @@ class Record:
         if self.resources and len(self.resources) != len(RESOURCES):
             raise InputError(f"resources has {len(self.resources)} numbers: give {len(RESOURCES)}")
 
+    def _check_measured(self) -> None:
+        """A run that went through was timed, or its memory was measured, or both."""
+        taken = {name: getattr(self, name) for name in _MEASURED}
+        wrong = [f"{n}={v}" for n, v in taken.items() if v is not None and not _positive(v)]
+        if wrong:
+            raise InputError(f"{wrong[0]} of {self.model!r} must be a positive number")
+        if not any(taken.values()):
+            raise InputError(
+                f"{self.model!r} has neither time nor memory: give {' or '.join(_MEASURED)}"
+            )
+
     @property
     def ok(self) -> bool:
-        """Whether there is a time."""
+        """Whether the run went through: it has a time, or its memory was measured alone."""
         return self.outcome == "ok"
 
     @property
@@ -107,7 +120,7 @@ class Record:
         return {**self.options, **{name: value for name, value in named.items() if value}}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Reject:
     """A row of a source that is not taken, and why."""
 

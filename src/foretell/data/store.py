@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from foretell.data.columns import SCHEMA, check_schema, to_records, to_table
+from foretell.data.columns import SCHEMA, check_schema, first_line, to_records, to_table
 from foretell.data.record import Record
 from foretell.errors import CannotError, InputError
 
@@ -67,6 +67,10 @@ class Store:
         """The rows as records."""
         return to_records(self.table(**equal))
 
+    def ids(self) -> set[str]:
+        """The ids of all rows."""
+        return {i for table in self._tables(["id"]) for i in table["id"].to_pylist()}
+
     def files(self) -> list[Path]:
         """Files that hold rows, oldest first."""
         return sorted(self.directory.glob(f"*{_SUFFIX}"))
@@ -104,24 +108,28 @@ class Store:
             ) from error
 
     def _whole(self) -> pa.Table:
+        tables = self._tables()
+        return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
+
+    def _tables(self, columns: list[str] | None = None) -> list[pa.Table]:
         while True:
             try:
-                tables = [self._read(path) for path in self.files()]
+                return [self._read(path, columns) for path in self.files()]
             except FileNotFoundError:  # a compaction beside us has joined it with others
                 continue
-            return pa.concat_tables(tables) if tables else SCHEMA.empty_table()
 
-    def _read(self, path: Path) -> pa.Table:
+    def _read(self, path: Path, columns: list[str] | None) -> pa.Table:
         try:
-            table = pq.read_table(path, partitioning=None)
+            with pq.ParquetFile(path) as file:
+                check_schema(file.schema_arrow, str(path))
+                return file.read(columns)
         except FileNotFoundError:
             raise
-        except (OSError, pa.ArrowInvalid) as error:
+        except (OSError, pa.ArrowException) as error:
             raise InputError(
-                f"measurements {str(path)!r} cannot be read ({error}): remove the file"
+                f"measurements {str(path)!r} cannot be read ({first_line(error)}): "
+                "remove the file, the rest is whole"
             ) from error
-        check_schema(table.schema, str(path))
-        return table
 
     def _remove_abandoned(self) -> None:
         """What killed writers left half written."""

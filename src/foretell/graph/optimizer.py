@@ -67,15 +67,13 @@ OPTIMIZERS = {
 
 
 # Parameter, gradient and state are each read once, parameter and state written once.
-_FUSED = ("sgd", "momentum", "adam", "adamw")
+FUSED = ("sgd", "momentum", "adam", "adamw")
 
 
 def fused(rule: Optimizer) -> Optimizer:
     """The same update in one kernel."""
-    if rule.name not in _FUSED:
-        raise InputError(
-            f"fused_optimizer: there is no fused {rule.name}, only {', '.join(_FUSED)}"
-        )
+    if rule.name not in FUSED:
+        raise InputError(f"fused_optimizer: there is no fused {rule.name}, only {', '.join(FUSED)}")
     return dataclasses.replace(
         rule, arrays_read=2 + rule.state_arrays, arrays_written=1 + rule.state_arrays, passes=1
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from foretell.launch.deepspeed import is_deepspeed, read_deepspeed, say_offload
+from foretell.launch.deepspeed import read_deepspeed_file, say_offload
 from foretell.launch.documents import Document
 from foretell.launch.facts import Facts, Strength
 from foretell.launch.flags import Flags
-from foretell.launch.fsdp import read_fsdp
+from foretell.launch.fsdp import NAMES, read_fsdp, read_fsdp_section
 from foretell.launch.nearby import Nearby
 from foretell.launch.source import Keys, Source, take_switch, take_text, take_wholes
 
@@ -20,65 +20,74 @@ def is_accelerate(document: Document) -> bool:
     return any(name in document.values for name in _TELLING)
 
 
-def read_accelerate_file(
-    document: Document, facts: Facts, nearby: Nearby, strength: Strength = Strength.STATED
-) -> None:
-    """Take in a configuration file; a command that names it may override parts of it."""
+def read_accelerate_file(document: Document, facts: Facts, nearby: Nearby) -> None:
+    """Take in a configuration file; of its sections only the one it chooses counts."""
     facts.kind("accelerate")
     keys = Keys(document)
     kind = take_text(keys, facts, "distributed-type")
     chosen, where = ("", "") if kind is None else (kind[0].upper(), kind[1])
-    _common(keys, facts, strength)
-    _deepspeed(
-        Keys(document.part("deepspeed_config")), facts, nearby, where * (chosen == "DEEPSPEED")
-    )
-    _megatron(Keys(document.part("megatron_lm_config")), facts, where * (chosen == "MEGATRON_LM"))
-    if chosen == "FSDP" or document.get("fsdp_config"):
-        read_fsdp(Keys(document.part("fsdp_config")), facts, by_default=where or document.name)
-    _parallelism(Keys(document.part("parallelism_config")), facts)
-    dynamo = take_text(Keys(document.part("dynamo_config")), facts, "dynamo-backend")
-    if dynamo is not None and dynamo[0].lower() not in ("no", "eager"):
-        facts.say("compile", True, dynamo[1])
+    _common(keys, facts)
+    sections = {
+        name: keys.part(section)
+        for name, section in (
+            ("DEEPSPEED", "deepspeed-config"),
+            ("MEGATRON_LM", "megatron-lm-config"),
+            ("FSDP", "fsdp-config"),
+        )
+    }
+    for name, section in sections.items():
+        if name != chosen and (chosen or not section.document.values):
+            continue
+        place = where or document.name
+        if name == "FSDP":
+            read_fsdp_section(section, facts, by_default=place)
+            continue
+        if name == "DEEPSPEED":
+            _deepspeed(section, facts, nearby, place)
+        else:
+            _megatron(section, facts, place)
+        section.note_rest(facts)
+    read_parallelism(keys.part("parallelism-config"), facts)
+    _dynamo(keys.part("dynamo-config"), facts)
     if chosen in ("MULTI_CPU", "XLA", "TPU", "MULTI_NPU", "MULTI_XPU"):
         facts.note(f"{where} {chosen} is not a kind of job Foretell knows")
+    keys.note_rest(facts)
 
 
 def read_accelerate_flags(flags: Flags, facts: Facts, nearby: Nearby) -> None:
     """Take in the flags of `accelerate launch`, and the file they name."""
     facts.kind("accelerate")
-    _common(flags, facts, Strength.STATED)
+    _common(flags, facts)
     _deepspeed(flags, facts, nearby, take_switch(flags, facts, "use-deepspeed") or "")
     _megatron(flags, facts, take_switch(flags, facts, "use-megatron-lm") or "")
-    if (where := take_switch(flags, facts, "use-fsdp")) or flags.any(["fsdp-sharding-strategy"]):
+    if (where := take_switch(flags, facts, "use-fsdp")) or flags.any(NAMES):
         read_fsdp(flags, facts, by_default=where or "")
-    _parallelism(flags, facts)
-    dynamo = take_text(flags, facts, "dynamo-backend")
-    if dynamo is not None and dynamo[0].lower() not in ("no", "eager"):
-        facts.say("compile", True, dynamo[1])
+    read_parallelism(flags, facts)
+    _dynamo(flags, facts)
     if (config := take_text(flags, facts, "config-file")) is not None:
-        for document in nearby.documents(*config):
-            read_accelerate_file(document, facts, nearby, Strength.FILE)
+        # Flags of the command override what the file says.
+        with facts.at_most(Strength.FILE):
+            for document in nearby.documents(*config):
+                read_accelerate_file(document, facts, nearby)
 
 
-def _common(source: Source, facts: Facts, strength: Strength) -> None:
+def _common(source: Source, facts: Facts) -> None:
     if (processes := source.take("num-processes")) is not None:
         facts.say("nodes", 1, processes[1], Strength.DEFAULT)
-    take_wholes(
-        source, facts, {"nodes": ("num-machines",), "world_size": ("num-processes",)}, strength
-    )
+    take_wholes(source, facts, {"nodes": ("num-machines",), "world_size": ("num-processes",)})
     take_wholes(source, facts, {"accumulation": ("gradient-accumulation-steps",)}, Strength.DEFAULT)
     mixed = take_text(source, facts, "mixed-precision")
     if mixed is None:
         return
     word, where = mixed[0].lower(), mixed[1]
     if word in ("fp16", "bf16"):
-        facts.say("number_format", word, where, strength)
+        facts.say("number_format", word, where)
     elif word == "fp8":
         facts.say("fp8", True, where)
     elif word in ("no", "false"):
         facts.say("number_format", "fp32", where, Strength.DEFAULT)
     else:
-        facts.note(f"{where} {word} is not a precision Foretell knows")
+        facts.note_unknown(word, where, "precision")
 
 
 def _deepspeed(source: Source, facts: Facts, nearby: Nearby, chosen: str) -> None:
@@ -101,11 +110,9 @@ def _deepspeed(source: Source, facts: Facts, nearby: Nearby, chosen: str) -> Non
             # accelerate's own default when only DeepSpeed is switched on
             facts.say("zero", 2, where, Strength.DEFAULT)
     if config is not None and config[0].lower() != "none":
-        for document in nearby.documents(*config):
-            if is_deepspeed(document):
-                read_deepspeed(document, facts)
-            else:
-                facts.note(f"{config[1]} {config[0]} holds no DeepSpeed settings")
+        # DeepSpeed refuses what differs from its file, whoever says it.
+        with facts.at_most(Strength.STATED):
+            read_deepspeed_file(*config, facts, nearby)
 
 
 def _megatron(source: Source, facts: Facts, chosen: str) -> None:
@@ -130,17 +137,32 @@ def _megatron(source: Source, facts: Facts, chosen: str) -> None:
         facts.say("zero", 1, where)
 
 
-def _parallelism(source: Source, facts: Facts) -> None:
+def _dynamo(source: Source, facts: Facts) -> None:
+    backend = take_text(source, facts, "dynamo-backend")
+    if backend is not None and backend[0].lower() not in ("no", "eager"):
+        facts.say("compile", True, backend[1])
+
+
+def read_parallelism(source: Source, facts: Facts) -> None:
+    """Take in the sizes that accelerate, and who builds on it, split a job into."""
     names = {
         fact: tuple(spelling for n in spellings for spelling in (n, f"parallelism-config-{n}"))
         for fact, spellings in {
-            "tp": ("tp-size",),
-            "cp": ("cp-size",),
+            "tp": ("tp-size", "tensor-parallel-size"),
+            "cp": ("cp-size", "context-parallel-size"),
             "dp_replicate": ("dp-replicate-size",),
             "dp_shard": ("dp-shard-size",),
         }.items()
     }
     take_wholes(source, facts, names)
+    if (tp := source.take(*names["tp"])) is not None and (facts.get("tp") or 1) > 1:
+        # The plans of Hugging Face treat every layer by itself.
+        facts.say("tp_joint", False, tp[1])
     shares = [fact for name in ("dp_replicate", "dp_shard") if (fact := facts.fact(name))]
     if shares:
         facts.say("dp", math.prod(fact.value for fact in shares), shares[-1].where)
+    shard = facts.fact("dp_shard")
+    if shard is not None and shard.value > 1:
+        # FSDP shards over the ranks that split sequences as well.
+        facts.say("shard", shard.value * (facts.get("cp") or 1), shard.where)
+        facts.say("zero", 3, shard.where, Strength.DEFAULT)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from foretell.launch.accelerate import read_accelerate_flags
 from foretell.launch.facts import Facts, Strength, is_unknown
 from foretell.launch.flags import Flags
 from foretell.launch.nearby import Nearby
-from foretell.launch.shell import Script, Word, read_script
+from foretell.launch.shell import Command, Script, Word, read_script
 from foretell.launch.slurm import read_srun
 
 _LAUNCHERS = {"torchrun": "torchrun", "deepspeed": "deepspeed", "accelerate-launch": "accelerate"}
@@ -79,17 +80,27 @@ def find_starts(script: Script, depth: int = 0) -> list[Start]:
     """Every command that starts training, those with a launcher first."""
     found: list[Start] = []
     shells = 0
-    for command in script.commands:
-        at, inner = _shell(command.words)
+    for words in _joined(script.commands):
+        at, inner = _shell(words)
         if inner is None or depth >= _DEEPEST:
-            found += filter(None, [start_of(command.words)])
+            found += filter(None, [start_of(words)])
         elif shells < _MOST_SHELLS:
             shells += 1
             nested = read_script(inner.text, script.name, parent=script, first_line=inner.line)
             for start in find_starts(nested, depth + 1):
-                before = (*command.words[:at], *start.before)
+                before = (*words[:at], *start.before)
                 found.append(dataclasses.replace(start, before=before))
     return sorted(found, key=lambda start: not start.launcher)
+
+
+def _joined(commands: Sequence[Command]) -> Iterator[tuple[Word, ...]]:
+    """The words of each command; lines that hold nothing but flags belong together."""
+    by_flag = itertools.groupby(commands, key=lambda c: c.words[0].text.startswith("--"))
+    for are_flags, group in by_flag:
+        if are_flags:
+            yield tuple(word for command in group for word in command.words)
+        else:
+            yield from (command.words for command in group)
 
 
 def start_of(words: Sequence[Word]) -> Start | None:
@@ -112,22 +123,27 @@ def start_of(words: Sequence[Word]) -> Start | None:
 
 def read_start(start: Start, name: str, facts: Facts, nearby: Nearby) -> Flags:
     """Take in what launcher and scheduler say; returns the program's flags."""
-    before = [word.text for word in start.before]
-    if "srun" in map(_base, before):
-        at = list(map(_base, before)).index("srun")
-        read_srun(start.before[at + 1 :], name, facts)
-    if before and _base(before[0]) in ("mpirun", "mpiexec"):
-        _mpi(start.before, name, facts)
+    read_before(start.before, name, facts)
     if start.launcher:
         flags = Flags(start.launcher_words, name, facts)
+        where = f"{name}:{start.line} {start.launcher}"
         if start.launcher == "torchrun":
-            _torchrun(flags, f"{name}:{start.line} torchrun", facts)
+            _torchrun(flags, where, facts)
         elif start.launcher == "deepspeed":
-            _deepspeed(flags, facts, nearby)
+            _deepspeed(flags, where, facts, nearby)
         else:
             read_accelerate_flags(flags, facts, nearby)
         flags.note_rest(facts)
     return Flags(start.words, name, facts)
+
+
+def read_before(words: Sequence[Word], name: str, facts: Facts) -> None:
+    """Take in the scheduler's words in front of what it starts."""
+    names = [_base(word.text) for word in words]
+    if "srun" in names:
+        read_srun(words[names.index("srun") + 1 :], name, facts)
+    if names and names[0] in ("mpirun", "mpiexec"):
+        _mpi(words, name, facts)
 
 
 def _shell(words: Sequence[Word]) -> tuple[int, Word | None]:
@@ -197,7 +213,10 @@ def _torchrun(flags: Flags, where: str, facts: Facts) -> None:
         if low == high:
             facts.whole("nodes", low, nodes[1])
         else:
-            facts.note(f"{nodes[1]} is {nodes[0]}: say which number of nodes to forecast")
+            facts.note(
+                f"{nodes[1]} is {nodes[0]}: say which number of nodes to forecast",
+                settled_by=("cluster",),
+            )
     elif nodes is not None:
         facts.whole("nodes", *nodes)
     else:
@@ -209,7 +228,7 @@ def _torchrun(flags: Flags, where: str, facts: Facts) -> None:
         facts.whole("processes_per_node", *processes)
 
 
-def _deepspeed(flags: Flags, facts: Facts, nearby: Nearby) -> None:
+def _deepspeed(flags: Flags, where: str, facts: Facts, nearby: Nearby) -> None:
     facts.kind("deepspeed")
     for name, fact in (("num-nodes", "nodes"), ("num-gpus", "processes_per_node")):
         if (found := flags.take(name)) is not None and str(found[0]) != "-1":
@@ -220,10 +239,12 @@ def _deepspeed(flags: Flags, facts: Facts, nearby: Nearby) -> None:
         facts.say("nodes", len(hosts), include[1])
         if len(counts) == 1:
             facts.say("processes_per_node", counts.pop(), include[1])
+    if (exclude := flags.take("exclude", "e")) is not None:
+        facts.note(f"{exclude[1]} {exclude[0]} was not read", settled_by=("cluster",))
     if (hosts_file := flags.take("hostfile", "H")) is not None:
         _hosts(*hosts_file, facts, nearby)
     elif facts.get("reserved_nodes") is None:
-        facts.say("nodes", 1, "deepspeed without a hostfile", Strength.DEFAULT)
+        facts.say("nodes", 1, where, Strength.DEFAULT)
 
 
 def _hosts(reference: str, where: str, facts: Facts, nearby: Nearby) -> None:
@@ -249,9 +270,19 @@ def _mpi(words: Sequence[Word], name: str, facts: Facts) -> None:
         "-N": "processes_per_node",
         "--npernode": "processes_per_node",
     }
-    for at, word in enumerate(words):
-        if word.text in names and at + 1 < len(words):
-            facts.whole(names[word.text], words[at + 1].text, f"{name}:{word.line} {word.text}")
+    for word, following in itertools.pairwise(words):
+        where = f"{name}:{word.line} {word.text}"
+        if word.text in names:
+            facts.whole(names[word.text], following.text, where)
+        elif word.text in ("-H", "-host", "--host"):
+            _mpi_hosts(following.text, where, facts)
+
+
+def _mpi_hosts(text: str, where: str, facts: Facts) -> None:
+    """a:4,b:4 counts nodes when every slot of them is taken."""
+    slots = re.findall(r":(\d{1,4})(?=,|$)", text)
+    if len(set(slots)) == 1 and len(slots) * int(slots[0]) == facts.get("world_size"):
+        facts.say("nodes", len(slots), where)
 
 
 def _base(text: str) -> str:

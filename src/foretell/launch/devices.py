@@ -9,7 +9,21 @@ from functools import cache
 from foretell.cluster import aliases, devices
 from foretell.cluster.catalogue import driver_names
 
-# Families of cloud machines, as instance-type labels name them.
+# What the labels of clouds call accelerators and machines, as they write them.
+_LABELLED = {
+    "nvidia-tesla-a100": "a100-40gb",
+    "nvidia-h100-mega-80gb": "h100-sxm",
+    "standard_nd96asr_v4": "a100-40gb",
+    "standard_nd96amsr_a100_v4": "a100-80gb",
+    "standard_nd96isr_h100_v5": "h100-sxm",
+    "standard_nd96isr_h200_v5": "h200",
+    **dict.fromkeys((f"a2-highgpu-{n}g" for n in (1, 2, 4, 8)), "a100-40gb"),
+    **dict.fromkeys((f"a2-ultragpu-{n}g" for n in (1, 2, 4, 8)), "a100-80gb"),
+    **dict.fromkeys((f"a3-highgpu-{n}g" for n in (1, 2, 4, 8)), "h100-sxm"),
+    "a3-megagpu-8g": "h100-sxm",
+    "a3-ultragpu-8g": "h200",
+}
+# Families of machines whose size follows a dot.
 _MACHINES = {
     "p3": "v100-16gb",
     "p3dn": "v100-32gb",
@@ -32,6 +46,8 @@ def resolve_device(word: str, also: Iterable[str] = ()) -> str | None:
 
     `also` are further words that may settle the memory size, such as 80gb.
     """
+    if (labelled := _LABELLED.get(word.strip().lower())) is not None:
+        return labelled
     plain = _plain(word)
     sizes = [m.group(1) for w in also if (m := re.fullmatch(r"(?:gpu)?(\d+)gb?", _plain(w)))]
     candidates = [f"{plain}-{size}gb" for size in sizes] + [plain, f"{plain}b", f"{plain}gb"]
@@ -43,6 +59,8 @@ def resolve_device(word: str, also: Iterable[str] = ()) -> str | None:
 
 def memory_variants(word: str) -> tuple[str, ...]:
     """The devices that a word leaves open, such as a100 -> a100-40gb and a100-80gb."""
+    if word.strip().lower() in _LABELLED:
+        return ()
     plain = _plain(word)
     found = (d for d in devices() if re.fullmatch(re.escape(plain) + r"-\d+gb", d))
     return tuple(sorted(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ import yaml
 from foretell.errors import InputError
 
 LARGEST_FILE_BYTES = 1_000_000
+_LARGEST_YAML_CHARACTERS = 200_000
 # Far above any real configuration, far below what nested aliases can unfold to.
 _MOST_NODES = 100_000
 _DEEPEST = 64
@@ -91,8 +93,15 @@ def read_text(path: Path) -> str:
 
 def read_json(text: str, name: str) -> Document:
     """The JSON object in a text."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        values = dict(pairs)
+        if len(values) < len(pairs):
+            _refuse_twice([key for key, _ in pairs], name)
+        return values
+
     try:
-        values = json.loads(text)
+        values = json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         raise InputError(
             f"{name} is not valid JSON: {error.msg} at line {error.lineno}: correct it"
@@ -108,6 +117,11 @@ def read_json(text: str, name: str) -> Document:
 
 def read_yaml(text: str, name: str) -> list[Document]:
     """The mappings in a YAML text, one per document."""
+    if len(text) > _LARGEST_YAML_CHARACTERS:
+        raise InputError(
+            f"{name} is larger than {_LARGEST_YAML_CHARACTERS // 1000} kB of YAML: give the "
+            "configuration itself"
+        )
     documents = []
     try:
         loader = yaml.SafeLoader(text)
@@ -138,6 +152,13 @@ def read_yaml(text: str, name: str) -> list[Document]:
     return documents
 
 
+def _refuse_twice(keys: list[str], name: str) -> None:
+    """One of two values under a key would be ignored."""
+    twice = next((key for key, count in Counter(keys).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(f"{name} says {twice} twice: keep one of them")
+
+
 def _lines(root: yaml.Node, name: str) -> Iterator[tuple[tuple[Key, ...], int]]:
     """Where every value stands; counts what aliases unfold to, and stops when that is too much."""
     waiting: list[tuple[tuple[Key, ...], yaml.Node]] = [((), root)]
@@ -150,12 +171,15 @@ def _lines(root: yaml.Node, name: str) -> Iterator[tuple[tuple[Key, ...], int]]:
                 f"{name} unfolds to more than can be meant: write it without nested aliases"
             )
         if isinstance(node, yaml.MappingNode):
+            names = [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+            _refuse_twice([key.value for key in names], name)
             for key, value in node.value:
-                waiting.append(((*path, str(key.value)), value))
                 if isinstance(key, yaml.ScalarNode):
-                    yield (*path, str(key.value)), key.start_mark.line + 1
+                    yield (*path, key.value), key.start_mark.line + 1
+                    waiting.append(((*path, key.value), value))
                 else:
-                    waiting.append(((*path, "?"), key))
+                    # Its text may unfold without end.
+                    waiting += [((*path, "?"), key), ((*path, "?"), value)]
         elif isinstance(node, yaml.SequenceNode):
             for index, value in enumerate(node.value):
                 yield (*path, index), value.start_mark.line + 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -10,6 +12,26 @@ from typing import Any
 from foretell.errors import InputError
 
 _LARGEST = 10**18
+_MOST_NOTES = 100
+# Facts that are no options -> the option that settles them.
+_SETTLING = {
+    "accumulation": "global_batch",
+    **dict.fromkeys(
+        (
+            "nodes",
+            "processes_per_node",
+            "world_size",
+            "tasks",
+            "tasks_per_node",
+            "gpus_per_task",
+            "step_nodes",
+            "reserved_nodes",
+            "reserved_gpus",
+            "reserved_gpus_per_node",
+        ),
+        "cluster",
+    ),
+}
 
 
 class Strength(IntEnum):
@@ -20,6 +42,8 @@ class Strength(IntEnum):
     FILE = 1
     """Said in a file whose values a command may override."""
     STATED = 2
+    GIVEN = 3
+    """Given beside the file."""
 
 
 @dataclass(frozen=True)
@@ -38,20 +62,38 @@ class Facts:
         self.path = path
         self.kinds: list[str] = []
         self.notes: list[str] = []
+        self.settled_by: dict[str, tuple[str, ...]] = {}
         self._facts: dict[str, Fact] = {}
+        self._strongest = Strength.GIVEN
 
     def kind(self, name: str) -> None:
         """Remember that a reader found something."""
         if name not in self.kinds:
             self.kinds.append(name)
 
-    def note(self, text: str) -> None:
-        """Remember something that was seen but not understood and may matter."""
-        if text not in self.notes:
+    def note(self, text: str, *, settled_by: tuple[str, ...] = ()) -> None:
+        """Remember something that was seen but not understood and may matter.
+
+        Options in `settled_by` leave nothing of it open once they are given.
+        """
+        if len(self.notes) == _MOST_NOTES:
+            text, settled_by = "more was seen that may matter: the first notes are kept", ()
+        if text not in self.settled_by and len(self.notes) <= _MOST_NOTES:
             self.notes.append(text)
+            self.settled_by[text] = settled_by
+
+    @contextlib.contextmanager
+    def at_most(self, strength: Strength) -> Iterator[None]:
+        """What is said inside is no stronger than `strength`."""
+        before, self._strongest = self._strongest, strength
+        try:
+            yield
+        finally:
+            self._strongest = before
 
     def say(self, name: str, value: Any, where: str, strength: Strength = Strength.STATED) -> None:
         """Record a value; a second one of equal strength must be the same."""
+        strength = min(strength, self._strongest)
         new, known = Fact(value, where, strength), self._facts.get(name)
         if known is None:
             self._facts[name] = new
@@ -64,7 +106,21 @@ class Facts:
             weak, strong = sorted((known, new), key=lambda fact: fact.strength)
             self._facts[name] = strong
             if weak.strength != Strength.DEFAULT:
-                self.note(f"{weak.where} {weak.value} gives way to {strong.where} {strong.value}")
+                self.note_yielding(name, weak, strong)
+
+    def note_yielding(self, name: str, weak: Fact, strong: Fact) -> None:
+        """Note what was said and what is used instead."""
+        self.note(
+            f"{name.replace('_', ' ')} {weak.value} ({weak.where}) gives way to {strong.value} "
+            f"({strong.where})"
+        )
+
+    def note_unknown(self, word: str, where: str, option: str) -> None:
+        """Note a word that Foretell does not know, and the option that settles it."""
+        self.note(
+            f"{where} {short(word)} is not known to Foretell: give --{option}",
+            settled_by=(option,),
+        )
 
     def contradiction(self, what: str, one: Fact, other: Fact) -> InputError:
         """The sentence for two values that cannot both hold."""
@@ -83,22 +139,22 @@ class Facts:
         least: int = 1,
     ) -> None:
         """Record a whole number if `raw` is one; "auto" and unknown variables say nothing."""
-        value = self.parse_whole(raw, where, least=least)
+        value = self.parse_whole(raw, where, least=least, option=_SETTLING.get(name, name))
         if value is not None:
             self.say(name, value, where, strength)
 
-    def parse_whole(self, raw: Any, where: str, *, least: int = 1) -> int | None:
-        """The whole number in `raw`; None when it says nothing."""
-        number = self.parse_number(raw, where)
+    def parse_whole(self, raw: Any, where: str, *, least: int = 1, option: str = "") -> int | None:
+        """The whole number in `raw`; None when it says nothing about `option`."""
+        number = self.parse_number(raw, where, option=option)
         if number is None:
             return None
         if not float(number).is_integer() or not least <= number <= _LARGEST:
             raise InputError(f"{where} is {raw}: write a whole number of {least} or more")
         return int(number)
 
-    def parse_number(self, raw: Any, where: str) -> float | int | None:
-        """The number in `raw`; None when it says nothing."""
-        if self.silent(raw, where):
+    def parse_number(self, raw: Any, where: str, *, option: str = "") -> float | int | None:
+        """The number in `raw`; None when it says nothing about `option`."""
+        if self.silent(raw, where, option=option):
             return None
         value: float | int | None = None
         if isinstance(raw, (int, float)) and not isinstance(raw, bool):
@@ -109,9 +165,9 @@ class Facts:
             except ValueError:
                 value = None
         if value is None or (isinstance(value, float) and not math.isfinite(value)):
-            raise InputError(f"{where} is {_short(raw)}: write a number")
+            raise InputError(f"{where} is {short(raw)}: write a number")
         if abs(value) > _LARGEST:
-            raise InputError(f"{where} is {_short(raw)}, larger than can be meant: correct it")
+            raise InputError(f"{where} is {short(raw)}, larger than can be meant: correct it")
         return value
 
     def parse_switch(self, raw: Any, where: str) -> bool | None:
@@ -123,16 +179,20 @@ class Facts:
             return True
         if text in ("false", "0", "no", "off", "none"):
             return False
-        raise InputError(f"{where} is {_short(raw)}: write true or false")
+        raise InputError(f"{where} is {short(raw)}: write true or false")
 
-    def silent(self, raw: Any, where: str) -> bool:
+    def silent(self, raw: Any, where: str, *, option: str = "") -> bool:
         """Whether a value says nothing: absent, left to the program, or an unknown variable."""
         if raw is None or (isinstance(raw, str) and raw.strip().lower() in ("", "auto", "null")):
             return True
         if is_unknown(raw):
-            self.note(f"{where} is {_short(raw)}, which the file does not say")
+            self.note(f"{where} is {short(raw)}, which the file does not say", settled_by=(option,))
             return True
         return False
+
+    def all(self) -> Mapping[str, Fact]:
+        """Every value with its place."""
+        return self._facts
 
     def get(self, name: str) -> Any:
         """The value under a name, or None."""
@@ -149,6 +209,7 @@ def is_unknown(raw: Any) -> bool:
     return isinstance(raw, str) and ("$" in raw or "`" in raw)
 
 
-def _short(raw: Any) -> str:
+def short(raw: Any) -> str:
+    """A value as messages show it."""
     text = " ".join(str(raw).split())
     return text if len(text) <= 60 else text[:57] + "..."

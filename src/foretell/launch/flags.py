@@ -7,20 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foretell.launch.facts import Facts, is_unknown
+from foretell.launch.facts import Facts, is_unknown, short
 from foretell.launch.shell import Word
+from foretell.launch.unread import note_unread
 
 _FLAG = re.compile(r"--?[A-Za-z]")
-
-# Words that tell that an unknown flag may change time or memory.
-_MATTERS = re.compile(
-    r"parallel|offload|fp8|fp4|recompute|checkpoint-(activ|num)|activation-checkpoint|expert|moe|"
-    r"zero|fsdp|shard|batch|accum|lora|peft|quant|4bit|8bit|packing|freeze|precision|"
-    r"num-layers|hybrid|mamba|mtp|compile|optimizer"
-)
-_HARMLESS = re.compile(
-    r"eval|seed|save|load|log|tensorboard|wandb|lr-|aux-loss|warmup|ckpt|resume|checkpoint-path"
-)
 
 
 @dataclass(frozen=True)
@@ -50,7 +41,10 @@ class Flags:
         for flag in _split(words, file, self.bare):
             known = self._flags.get(flag.name)
             if known is not None and known.values != flag.values:
-                facts.note(f"{known.where} {known.value} gives way to {flag.where} {flag.value}")
+                facts.note(
+                    f"{known.where} {short(known.value)} gives way to {flag.where} "
+                    f"{short(flag.value)}"
+                )
             self._flags[flag.name] = flag
 
     def __contains__(self, name: str) -> bool:
@@ -76,12 +70,10 @@ class Flags:
     def note_rest(self, facts: Facts) -> None:
         """Note the flags nobody read whose names tell that they may matter."""
         for flag in self._flags.values():
-            if (
-                flag.name not in self._read
-                and _MATTERS.search(flag.name)
-                and not _HARMLESS.search(flag.name)
-            ):
-                facts.note(f"{flag.where} {flag.value or ''}".rstrip() + " was not read")
+            if flag.name not in self._read:
+                note_unread(
+                    flag.name, True if flag.value is None else flag.value, flag.where, facts
+                )
         for word in self.bare:
             if is_unknown(word.text):
                 facts.note(f"{word.text} at line {word.line} may hold options that were not read")

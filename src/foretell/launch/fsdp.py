@@ -6,9 +6,10 @@ from typing import Any
 
 from foretell.launch.documents import Document
 from foretell.launch.facts import Facts, Strength
+from foretell.launch.flags import Flags
 from foretell.launch.source import Keys, Source, take_switch, take_text
 
-# Sharding strategy -> (ZeRO stage, whether only within a node); numbers are torch's own.
+# Sharding strategy -> (ZeRO stage, whether only within a node).
 _STRATEGIES = {
     "full_shard": (3, False),
     "shard_grad_op": (2, False),
@@ -17,7 +18,23 @@ _STRATEGIES = {
     "hybrid_shard_zero2": (2, True),
     "_hybrid_shard_zero2": (2, True),
 }
-_NUMBERED = ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_zero2")
+# Torch's own numbers.
+_NUMBERED = {
+    "1": "full_shard",
+    "2": "shard_grad_op",
+    "3": "no_shard",
+    "4": "hybrid_shard",
+    "5": "hybrid_shard_zero2",
+}
+_FORMATS = {
+    "bf16": "bf16",
+    "bfloat16": "bf16",
+    "fp16": "fp16",
+    "float16": "fp16",
+    "fp32": "fp32",
+    "float32": "fp32",
+}
+# Names that only FSDP has.
 NAMES = ("sharding-strategy", "fsdp-sharding-strategy", "fsdp-reshard-after-forward")
 
 
@@ -42,6 +59,35 @@ def read_fsdp(source: Source, facts: Facts, *, by_default: str = "") -> None:
         source, facts, "fsdp-activation-checkpointing", "activation-checkpointing"
     ):
         facts.say("recompute", "full", where)
+    prefetch = take_text(source, facts, "fsdp-backward-prefetch", "backward-prefetch")
+    if prefetch is not None and _plain(prefetch[0]).rpartition(".")[2] == "no_prefetch":
+        facts.say("prefetch", 0, prefetch[1])
+
+
+def read_fsdp_flags(flags: Flags, facts: Facts) -> None:
+    """Take in how programs of all kinds switch FSDP on; the Trainer's `--fsdp` names a strategy."""
+    bare = flags.take("fsdp")
+    where = bare[1] if bare is not None and not bare[0] else ""
+    where = where or take_switch(flags, facts, "enable-fsdp", "use-fsdp") or ""
+    if where or flags.any(NAMES):
+        read_fsdp(flags, facts, by_default=where)
+
+
+def read_fsdp_section(keys: Keys, facts: Facts, *, by_default: str = "") -> None:
+    """Take in a section of FSDP settings, and note what may matter beyond them."""
+    read_fsdp(keys, facts, by_default=by_default)
+    policy = keys.document.get("mixed_precision")
+    if isinstance(policy, dict):
+        mixed = take_text(keys.part("mixed-precision"), facts, "param-dtype")
+    else:
+        mixed = take_text(keys, facts, "mixed-precision")
+    if mixed is not None:
+        number_format = _FORMATS.get(_plain(mixed[0]).rpartition(".")[2])
+        if number_format is None:
+            facts.note_unknown(*mixed, "precision")
+        else:
+            facts.say("number_format", number_format, mixed[1])
+    keys.note_rest(facts)
 
 
 def read_trainer_fsdp(value: Any, where: str, facts: Facts) -> None:
@@ -55,7 +101,7 @@ def read_trainer_fsdp(value: Any, where: str, facts: Facts) -> None:
         elif _plain(word) == "offload":
             _offload(where, facts)
         elif _plain(word) not in ("auto_wrap", "true"):
-            facts.note(f"{where} {word} is not known to Foretell")
+            facts.note_unknown(word, where, "zero")
     facts.kind("fsdp")
     facts.say("zero", 3, where, Strength.DEFAULT)
 
@@ -63,27 +109,24 @@ def read_trainer_fsdp(value: Any, where: str, facts: Facts) -> None:
 def say_strategy(text: str, where: str, facts: Facts) -> None:
     """FULL_SHARD, ShardingStrategy.FULL_SHARD or 1 -> ZeRO stage."""
     plain = _plain(text).rpartition(".")[2]
-    if plain.isdigit() and 1 <= int(plain) <= len(_NUMBERED):
-        plain = _NUMBERED[int(plain) - 1]
+    plain = _NUMBERED.get(plain, plain)
     if plain not in _STRATEGIES:
-        facts.note(f"{where} {text} is not a sharding strategy Foretell knows")
+        facts.note_unknown(text, where, "zero")
         return
     stage, within_node = _STRATEGIES[plain]
     facts.kind("fsdp")
     facts.say("zero", stage, where)
     if within_node:
-        facts.note(f"{where} {text} shards within a node only; taken as sharded over all devices")
+        facts.say("shards_within_node", True, where)
 
 
-def read_document(document: Document, facts: Facts) -> bool:
-    """A file, or a section of one, with FSDP settings; says whether it held any."""
-    found = False
-    for part in (document, document.part("fsdp_config"), document.part("fsdp")):
-        keys = Keys(part)
-        if keys.any(NAMES):
-            read_fsdp(keys, facts)
-            found = True
-    return found
+def read_document(document: Document, facts: Facts) -> None:
+    """A file, or a section of one, with FSDP settings."""
+    keys = Keys(document)
+    for part in (keys, keys.part("fsdp-config"), keys.part("fsdp")):
+        if part.any(NAMES):
+            read_fsdp_section(part, facts)
+    keys.note_rest(facts)
 
 
 def _offload(where: str, facts: Facts) -> None:

@@ -68,7 +68,10 @@ def read_kubernetes(document: Document, facts: Facts) -> Script | None:
                 script.variables.setdefault(name, [[(str(value), 0)]])
     low, high = elastic.get("minReplicas"), elastic.get("maxReplicas")
     if low != high:
-        facts.note(f"{elastic.where()} allows {low} to {high} replicas; {pods} were taken")
+        facts.note(
+            f"{elastic.where()} allows {low} to {high} replicas; {pods} were taken",
+            settled_by=("cluster",),
+        )
     for part in (spec.part("runPolicy"), spec):
         limit = part.get("activeDeadlineSeconds")
         if (seconds := facts.parse_whole(limit, part.where("activeDeadlineSeconds"))) is not None:
@@ -141,4 +144,6 @@ def _pod(pod: Document, container: Document, facts: Facts) -> None:
             if rule.get("operator") == "In" and len(values) == 1:
                 facts.say("device_word", str(values[0]), rule.where("values"))
             else:
-                facts.note(f"{rule.where('values')} leaves several devices open")
+                facts.note(
+                    f"{rule.where('values')} leaves several devices open", settled_by=("cluster",)
+                )

@@ -22,10 +22,18 @@ class Launch:
     device_hint: str | None
     """A device id of the catalogue, or the file's own word for the device if nobody knows it."""
     time_limit_s: float | None
+    accumulation: int | None
+    """Forward passes per optimizer step, as far as the file tells."""
+    states_accumulation: bool
+    """Whether the file says that number, and the global batch follows from it."""
+    shards_within_node: bool | None
+    """Whether every node holds a whole copy of what is sharded (hybrid sharding)."""
     origins: Mapping[str, str]
-    """Option -> where it was read, such as "train.sbatch:12 --micro-batch-size"."""
+    """Where an option or one of the above was read: "train.sbatch:12 --micro-batch-size"."""
     notes: tuple[str, ...]
     """What was seen but not understood and may matter."""
+    settled_by: Mapping[str, tuple[str, ...]]
+    """Note -> options that leave nothing of it open once they are given."""
 
     def missing(self) -> tuple[str, ...]:
         """Options that a forecast needs and the file does not say."""

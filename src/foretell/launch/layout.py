@@ -69,7 +69,10 @@ def _nodes(facts: Facts) -> Fact | None:
     if used.strength != Strength.DEFAULT and reserved.strength != Strength.DEFAULT:
         raise facts.contradiction("the number of nodes", reserved, used)
     if used.strength == Strength.DEFAULT and "pytorchjob" not in facts.kinds:
-        facts.note(f"{used.where} starts on one node unless told; {reserved.value} were taken")
+        facts.note(
+            f"{used.where} starts on one node unless told; {reserved.value} were taken",
+            settled_by=("cluster",),
+        )
     return reserved if used.strength == Strength.DEFAULT else used
 
 
@@ -89,7 +92,8 @@ def _per_node(facts: Facts, nodes: Fact | None, world: Fact | None) -> Fact | No
     if used.value < reserved.value:
         facts.note(
             f"{reserved.where} reserves {reserved.value} devices per node, {used.where} uses "
-            f"{used.value}"
+            f"{used.value}",
+            settled_by=("cluster",),
         )
     return used
 
@@ -116,7 +120,9 @@ def _tasks_per_node(facts: Facts, nodes: Fact | None, reserved: Fact | None) -> 
         return None
     if per_node.value == 1 and reserved is not None and reserved.value > 1:
         facts.note(
-            f"{per_node.where} starts one process per node; all {reserved.value} devices were taken"
+            f"{per_node.where} starts one process per node; all {reserved.value} devices were "
+            "taken",
+            settled_by=("cluster",),
         )
         return None
     return per_node if reserved is not None else None
@@ -137,14 +143,25 @@ def _device(facts: Facts) -> tuple[Fact | None, bool]:
     word = facts.fact("device_word")
     partition = facts.fact("device_partition")
     if word is None and partition is not None:
-        facts.note(f"{partition.where} suggests {partition.value}, taken as the device")
+        facts.note(
+            f"{partition.where} suggests {partition.value}, taken as the device",
+            settled_by=("cluster",),
+        )
         return partition, True
-    if word is None:
-        return None, False
     features = facts.get("device_features") or ()
+    if word is None:
+        constraint = facts.fact("device_features")
+        if constraint is not None and not any(resolve_device(f, features) for f in features):
+            facts.note(
+                f"{constraint.where} {' '.join(features)} names no device Foretell knows",
+                settled_by=("cluster",),
+            )
+        return None, False
     known = resolve_device(word.value, features)
     if known is None:
-        facts.note(f"{word.where} {word.value} is not a device Foretell knows")
+        facts.note(
+            f"{word.where} {word.value} is not a device Foretell knows", settled_by=("cluster",)
+        )
         return Fact(word.value.lower(), word.where), False
     variants = memory_variants(word.value)
     if (
@@ -152,7 +169,10 @@ def _device(facts: Facts) -> tuple[Fact | None, bool]:
         and resolve_device(word.value, ()) == known
         and not any(known.endswith(size.lower().removeprefix("gpu")) for size in features)
     ):
-        facts.note(f"{word.where} {word.value} may be {' or '.join(variants)}: {known} was taken")
+        facts.note(
+            f"{word.where} {word.value} may be {' or '.join(variants)}: {known} was taken",
+            settled_by=("cluster",),
+        )
     return Fact(known, word.where), True
 
 

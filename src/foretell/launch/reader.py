@@ -11,12 +11,13 @@ from pathlib import Path
 
 from foretell.errors import InputError
 from foretell.launch.accelerate import is_accelerate, read_accelerate_file
-from foretell.launch.command import Start, find_starts, read_start
+from foretell.launch.command import Start, find_starts, read_before, read_start
 from foretell.launch.deepspeed import is_deepspeed, read_deepspeed
 from foretell.launch.documents import Document, read_text
 from foretell.launch.facts import Facts, Strength
 from foretell.launch.flags import Flags
 from foretell.launch.fsdp import read_document as read_fsdp_document
+from foretell.launch.fsdp import read_fsdp_flags
 from foretell.launch.kubernetes import is_kubernetes, read_kubernetes
 from foretell.launch.launch import Launch
 from foretell.launch.megatron import TELLING as MEGATRON_FLAGS
@@ -102,7 +103,7 @@ class _Reader:
             facts.note(text)
         starts = [start for start in find_starts(script) if start.launcher or self.tells(start)]
         if not starts:
-            if facts.kinds:
+            if not self.wrapped(script) and facts.kinds:
                 facts.note(f"{script.name} holds no training command that Foretell knows")
             return
         chosen, *others = starts
@@ -123,6 +124,20 @@ class _Reader:
                 facts.say("reserved_gpus_per_node", count, where, Strength.DEFAULT)
         self.start(chosen, script.name)
 
+    def wrapped(self, script: Script) -> bool:
+        """Whether a script only starts another one, which is then read in its place."""
+        for words in (command.words for command in script.commands):
+            for at, word in enumerate(words):
+                if not word.text.endswith(".sh") or words[0].text in ("source", "."):
+                    continue
+                content = self.nearby.text(word.text, f"{script.name}:{word.line}")
+                if content is not None:
+                    read_before(words[:at], script.name, self.facts)
+                    given = {str(n): w.text for n, w in enumerate(words[at + 1 :], start=1)}
+                    self.script(read_script(*content, given, parent=script))
+                    return True
+        return False
+
     def tells(self, start: Start) -> bool:
         """Whether a program without a launcher is one that trains."""
         flags = Flags(start.words, self.name, Facts(self.name))
@@ -139,12 +154,13 @@ class _Reader:
             flags = Flags(words, name, self.facts)
         program = start.program.rpartition("/")[2]
         if flags.any(MEGATRON_FLAGS):
-            read_megatron(flags, self.facts, self.nearby, program)
+            read_megatron(flags, self.facts, program, f"{name}:{start.line} {program}")
         elif flags.any(TRAINER_FLAGS):
             read_trainer(flags, self.facts, self.nearby)
             read_script_flags(flags.rest(), self.facts, self.nearby)
         else:
             read_script_flags(flags, self.facts, self.nearby)
+        read_fsdp_flags(flags, self.facts)
         self.configs(flags, name)
         flags.note_rest(self.facts)
 

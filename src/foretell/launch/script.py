@@ -8,7 +8,9 @@ from foretell.launch.nearby import Nearby
 from foretell.launch.source import take_choice, take_switch, take_text, take_wholes
 from foretell.launch.trainer import say_hub_model
 
-_PER_DEVICE = ("batch-size", "batch-size-per-gpu", "batch-size-per-device", "micro-batch", "b")
+_PER_DEVICE = ("batch-size-per-gpu", "batch-size-per-device", "micro-batch")
+# Some programs mean a device, some all of them.
+_EITHER = ("batch-size", "b")
 _WHOLES = {
     "global_batch": ("global-batch-size", "total-batch-size"),
     "accumulation": ("grad-accum-steps", "accumulation-steps", "grad-accum"),
@@ -50,21 +52,21 @@ _TIMM = ("amp-dtype", "drop-path", "torchcompile", "aa", "sched", "model-ema", "
 
 def read_script_flags(flags: Flags, facts: Facts, nearby: Nearby) -> None:
     """Take in flags whose meaning their names tell."""
-    before = len(facts.notes)
-    names = [*_PER_DEVICE, *_EPOCHS, *(n for ns in _WHOLES.values() for n in ns), "model"]
+    names = [*_EITHER, *_PER_DEVICE, *_EPOCHS, *(n for ns in _WHOLES.values() for n in ns), "model"]
     names += _PRECISION_FLAGS
     if not flags.any(names):
         return
     facts.kind("script")
     take_wholes(flags, facts, _WHOLES)
-    if (batch := flags.take(*_PER_DEVICE)) is not None:
-        facts.whole("batch", *batch)
-        if len(facts.notes) == before:
-            facts.note(f"{batch[1]} {batch[0]} was taken as samples per model copy")
+    take_wholes(flags, facts, {"batch": _PER_DEVICE})
+    batch = flags.take(*_EITHER)
+    if batch is not None and (size := facts.parse_whole(*batch)) is not None:
+        facts.say("batch", size, batch[1])
+        facts.note(f"{batch[1]} {size} was taken as samples per model copy", settled_by=("batch",))
     epochs = flags.take(*_EPOCHS)
     if epochs is not None and (number := facts.parse_number(*epochs)) is not None:
         facts.say("epochs", number, epochs[1])
-    precision = take_choice(flags, facts, _PRECISIONS, *_PRECISION_FLAGS)
+    precision = take_choice(flags, facts, _PRECISIONS, *_PRECISION_FLAGS, option="precision")
     if precision is not None and precision[0] == "tf32":
         facts.say("tf32", True, precision[1])
     elif precision is not None:
@@ -79,8 +81,9 @@ def read_script_flags(flags: Flags, facts: Facts, nearby: Nearby) -> None:
         facts.say("compile", True, found[1])
     if where := take_switch(flags, facts, "channels-last"):
         facts.say("channels_last", True, where)
-    if (found := take_choice(flags, facts, _OPTIMIZERS, "opt", "optimizer")) is not None:
-        facts.say("optimizer", *found)
+    chosen = take_choice(flags, facts, _OPTIMIZERS, "opt", "optimizer", option="optimizer")
+    if chosen is not None:
+        facts.say("optimizer", *chosen)
     _model(flags, facts, nearby)
 
 
@@ -96,4 +99,7 @@ def _model(flags: Flags, facts: Facts, nearby: Nearby) -> None:
     elif "/" in name:
         say_hub_model(name, where, facts, nearby)
     else:
-        facts.note(f"{where} {name} may be timm:{name} or hf:{name}: say which as the model")
+        facts.note(
+            f"{where} {name} may be timm:{name} or hf:{name}: say which as the model",
+            settled_by=("model",),
+        )

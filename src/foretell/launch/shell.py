@@ -23,7 +23,7 @@ _OPENING = ("if", "while", "until", "for", "case", "select")
 _CLOSING = ("fi", "done", "esac")
 _BETWEEN = ("then", "else", "elif", "do", "!", "{", "}", "time")
 # Variables that hold each other can unfold without end; no real script comes near this.
-_LONGEST_EXPANSION = 4_000_000
+_LONGEST_EXPANSION = 1_000_000
 _DEEPEST = 20
 
 Piece = tuple[str, int]

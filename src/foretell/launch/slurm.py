@@ -69,7 +69,7 @@ def read_directives(text: str, name: str, facts: Facts) -> dict[str, str]:
             break
         else:
             said = re.split(r"(?:^|\s)#", match.group(1) or "")[0]
-            words += [Word(word.strip("\"'"), number) for word in said.split()]
+            words += [Word(re.sub("[\"']", "", word), number) for word in said.split()]
     if not words:
         return {}
     facts.kind("sbatch")
@@ -126,7 +126,10 @@ def _reservation(options: dict[str, Word], name: str, facts: Facts) -> None:
     if "--nodes" in options:
         low, _, high = options["--nodes"].text.partition("-")
         if high and high != low:
-            facts.note(f"{where('--nodes')} is {low}-{high}: say which number of nodes to forecast")
+            facts.note(
+                f"{where('--nodes')} is {low}-{high}: say which number of nodes to forecast",
+                settled_by=("cluster",),
+            )
             facts.say("nodes_open", True, where("--nodes"))
         else:
             facts.whole("reserved_nodes", low, where("--nodes"))
@@ -194,7 +197,9 @@ def _constraint(word: Word, where: str, facts: Facts) -> None:
     if len(known) == 1:
         facts.say("device_word", known[0], where, Strength.DEFAULT)
     elif known:
-        facts.note(f"{where} allows {' and '.join(known)}: say which to forecast")
+        facts.note(
+            f"{where} allows {' and '.join(known)}: say which to forecast", settled_by=("cluster",)
+        )
     facts.say("device_features", tuple(features), where)
 
 

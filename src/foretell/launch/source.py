@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from foretell.errors import InputError
 from foretell.launch.documents import Document
 from foretell.launch.facts import Facts, Strength
+from foretell.launch.unread import note_unread
 
 
 class Source(Protocol):
@@ -22,21 +23,37 @@ class Source(Protocol):
 
 
 class Keys:
-    """The keys of a mapping as settings."""
+    """The keys of a mapping as settings; remembers which of them somebody read."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
+        self._read: set[str] = set()
 
     def take(self, *names: str) -> tuple[Any, str] | None:
+        self._read.update(names)
         for name in names:
             for key in (name.replace("-", "_"), name):
                 if key in self.document.values:
                     return self.document.values[key], self.document.where(key)
         return None
 
+    def part(self, name: str) -> Keys:
+        """The mapping under a key; an empty one when there is none."""
+        self._read.add(name)
+        return Keys(self.document.part(name.replace("-", "_")))
+
     def any(self, names: Iterable[str]) -> bool:
         """Whether one of the names is there."""
-        return any(self.take(name) is not None for name in names)
+        return any(
+            key in self.document.values for name in names for key in (name.replace("-", "_"), name)
+        )
+
+    def note_rest(self, facts: Facts) -> None:
+        """Note the keys nobody read whose names tell that they may matter."""
+        for key, value in self.document.values.items():
+            name = str(key).replace("_", "-")
+            if name not in self._read:
+                note_unread(name, value, self.document.where(key), facts)
 
 
 def take_wholes(
@@ -69,15 +86,15 @@ def take_text(source: Source, facts: Facts, *names: str) -> tuple[str, str] | No
 
 
 def take_choice(
-    source: Source, facts: Facts, choices: Mapping[str, Any], *names: str
+    source: Source, facts: Facts, choices: Mapping[str, Any], *names: str, option: str
 ) -> tuple[Any, str] | None:
-    """What a word stands for, with its place; a word nobody knows becomes a note."""
+    """What a word stands for, with its place; one nobody knows becomes a note about `option`."""
     found = take_text(source, facts, *names)
     if found is None:
         return None
     word, where = found
     key = word.lower().replace("-", "_")
     if key not in choices:
-        facts.note(f"{where} {word} is not known to Foretell")
+        facts.note_unknown(word, where, option)
         return None
     return choices[key], where

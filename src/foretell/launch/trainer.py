@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from foretell.launch.deepspeed import is_deepspeed, read_deepspeed
+from foretell.launch.accelerate import read_parallelism
+from foretell.launch.deepspeed import read_deepspeed, read_deepspeed_file, say_format
 from foretell.launch.documents import Document
 from foretell.launch.facts import Facts, Strength
-from foretell.launch.fsdp import read_fsdp, read_trainer_fsdp
+from foretell.launch.fsdp import read_fsdp_section, read_trainer_fsdp
 from foretell.launch.nearby import Nearby
 from foretell.launch.source import (
     Keys,
@@ -61,6 +61,7 @@ _OPTIMIZERS = {
     "sgd": "sgd",
     "adafactor": "adafactor",
 }
+_FUSED = ("adamw_torch_fused", "adamw_apex_fused")
 _DTYPES = {
     "bfloat16": "bf16",
     "bf16": "bf16",
@@ -72,22 +73,6 @@ _DTYPES = {
     "float": "fp32",
 }
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-_MATTERS = (
-    "use_peft",
-    "lora_r",
-    "lora_rank",
-    "lora_target",
-    "load_in_4bit",
-    "load_in_8bit",
-    "quantization_bit",
-    "adapter",
-    "finetuning_type",
-    "auto_find_batch_size",
-    "tensor_parallel_size",
-    "context_parallel_size",
-    "sample_packing",
-    "packing",
-)
 
 
 def is_trainer(document: Document) -> bool:
@@ -102,32 +87,35 @@ def read_trainer(source: Source, facts: Facts, nearby: Nearby) -> None:
     facts.kind("trainer")
     take_wholes(source, facts, _WHOLES)
     for name in ("fp16", "bf16"):
-        if where := take_switch(source, facts, name):
-            facts.say("number_format", name, where)
+        say_format(source.take(name), name, facts)
     if where := take_switch(source, facts, "tf32"):
         facts.say("tf32", True, where)
-    if (found := take_choice(source, facts, _DTYPES, "torch-dtype", "dtype")) is not None:
-        facts.say("weights", *found)
+    dtype = take_choice(source, facts, _DTYPES, "torch-dtype", "dtype", option="precision")
+    if dtype is not None:
+        facts.say("weights", *dtype)
     if where := take_switch(source, facts, "gradient-checkpointing"):
         facts.say("recompute", "full", where)
     if where := take_switch(source, facts, "torch-compile"):
         facts.say("compile", True, where)
-    if (found := take_choice(source, facts, _OPTIMIZERS, "optim", "optimizer")) is not None:
-        facts.say("optimizer", *found)
+    if (backend := take_text(source, facts, "torch-compile-backend")) is not None:
+        facts.say("compile", True, backend[1], Strength.DEFAULT)
+    _optimizer(source, facts)
+    attention = take_text(source, facts, "attn-implementation")
+    if attention is not None and attention[0] == "eager":
+        facts.note(f"{attention[1]} eager is not modelled; attention is taken as one kernel")
     _length(source, facts)
-    _deepspeed(source.take("deepspeed"), facts, nearby)
+    _deepspeed(source, facts, nearby)
     _fsdp(source, facts, nearby)
+    read_parallelism(source, facts)
     if model := take_text(source, facts, "model-name-or-path", "base-model", "model-name"):
         say_hub_model(*model, facts, nearby)
 
 
 def read_trainer_document(document: Document, facts: Facts, nearby: Nearby) -> None:
     """Take in a file of Trainer arguments, and note what may matter beyond them."""
-    read_trainer(Keys(document), facts, nearby)
-    for name in _MATTERS:
-        value = document.get(name)
-        if value not in (None, False, "full", ""):
-            facts.note(f"{document.where(name)} {value} was not read")
+    keys = Keys(document)
+    read_trainer(keys, facts, nearby)
+    keys.note_rest(facts)
 
 
 def say_hub_model(name: str, where: str, facts: Facts, nearby: Nearby) -> None:
@@ -138,7 +126,20 @@ def say_hub_model(name: str, where: str, facts: Facts, nearby: Nearby) -> None:
     elif _HUB_NAME.fullmatch(name) and not name.startswith("."):
         facts.say("model", f"hf:{name}", where)
     else:
-        facts.note(f"{where} {name} is a path without a config.json here: give the model yourself")
+        facts.note(
+            f"{where} {name} is a path without a config.json here: give the model yourself",
+            settled_by=("model",),
+        )
+
+
+def _optimizer(source: Source, facts: Facts) -> None:
+    names = ("optim", "optimizer")
+    if (found := take_choice(source, facts, _OPTIMIZERS, *names, option="optimizer")) is None:
+        return
+    facts.say("optimizer", *found)
+    written = take_text(source, facts, *names)
+    if written is not None and written[0].lower() in _FUSED:
+        facts.say("fused_optimizer", True, written[1])
 
 
 def _length(source: Source, facts: Facts) -> None:
@@ -152,7 +153,11 @@ def _length(source: Source, facts: Facts) -> None:
         facts.say("epochs", number, epochs[1])
 
 
-def _deepspeed(found: tuple[Any, str] | None, facts: Facts, nearby: Nearby) -> None:
+def _deepspeed(source: Source, facts: Facts, nearby: Nearby) -> None:
+    if (stage := source.take("zero-stage")) is not None:
+        facts.whole("zero", *stage, least=0)
+        facts.say("engine", "deepspeed", stage[1], Strength.DEFAULT)
+    found = source.take("deepspeed")
     if found is None or found[0] in ("", False, None):
         return
     value, where = found
@@ -161,17 +166,13 @@ def _deepspeed(found: tuple[Any, str] | None, facts: Facts, nearby: Nearby) -> N
     if isinstance(value, dict):
         read_deepspeed(Document(where, value), facts)
         return
-    for document in nearby.documents(str(value), where):
-        if is_deepspeed(document):
-            read_deepspeed(document, facts)
-        else:
-            facts.note(f"{where} {value} holds no DeepSpeed settings")
+    read_deepspeed_file(str(value), where, facts, nearby)
 
 
 def _fsdp(source: Source, facts: Facts, nearby: Nearby) -> None:
     found = source.take("fsdp")
     if found is not None and isinstance(found[0], dict):
-        read_fsdp(Keys(Document(found[1], found[0])), facts)
+        read_fsdp_section(Keys(Document(found[1], found[0])), facts)
     elif found is not None and found[0] not in (None, "", False):
         read_trainer_fsdp(*found, facts)
     config = source.take("fsdp-config")
@@ -179,9 +180,9 @@ def _fsdp(source: Source, facts: Facts, nearby: Nearby) -> None:
         return
     value, where = config
     if isinstance(value, dict):
-        read_fsdp(Keys(Document(where, value)), facts)
+        read_fsdp_section(Keys(Document(where, value)), facts)
     elif isinstance(value, str) and not value.lstrip().startswith("{"):
         for document in nearby.documents(value, where):
-            read_fsdp(Keys(document), facts)
+            read_fsdp_section(Keys(document), facts)
     else:
         facts.note(f"{where} was not read: put it into a file")

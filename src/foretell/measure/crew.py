@@ -24,6 +24,9 @@ from foretell.measure.namespaces import INTERFACE, HostPair, first_address, why_
 from foretell.measure.task import Answer, Task
 from foretell.measure.world import World
 
+SSH = "FORETELL_SSH"
+"""Variable with the command that reaches other machines, such as 'ssh -F my.conf'."""
+_SSH_FAILED = 255
 _LOOK_AGAIN_S = 0.02
 _MORE_THAN_ASKED = 8.0
 _FAREWELL_S = 5.0
@@ -77,7 +80,7 @@ class Crew:
                     Answer(outcome="timed-out", reason=f"no answer after {limit_s:.0f} s")
                 )
             if any(agent.poll() is not None for agent in self._agents):
-                return self._give_up(self.folder.read_failure(self._number))
+                return self._give_up(self._unreached() or self.folder.read_failure(self._number))
             time.sleep(_LOOK_AGAIN_S)
 
     def _give_up(self, answer: Answer) -> Answer:
@@ -85,6 +88,13 @@ class Crew:
         self.folder.write_answer(self._number, answer)
         self._start()
         return answer
+
+    def _unreached(self) -> Answer | None:
+        """Another machine that ssh did not get to, if that is what happened."""
+        for host, agent in zip(self.world.hosts, self._agents[1:], strict=False):
+            if agent.poll() == _SSH_FAILED:
+                return Answer(outcome="crashed", reason=f"{host} cannot be reached by ssh")
+        return None
 
     def _start(self) -> None:
         port = _free_port()
@@ -147,7 +157,8 @@ class Crew:
         settings = [f"{name}={value}" for name, value in self._variables().items()]
         # ssh hands one text to the other machine's shell, so every word is quoted.
         there = shlex.join(["env", *settings, *command])
-        return ["ssh", "-o", "BatchMode=yes", "--", self.world.hosts[node - 1], there]
+        ssh = shlex.split(os.environ.get(SSH) or "ssh -o BatchMode=yes")
+        return [*ssh, "--", self.world.hosts[node - 1], there]
 
     def _end(self, patience_s: float) -> None:
         """Let the agents go home by themselves, then end them and whatever they started."""

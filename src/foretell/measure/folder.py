@@ -10,7 +10,6 @@ from typing import Any
 
 from foretell.measure.task import Answer, Task
 
-
 OWNER = "FORETELL_OWNER"
 """Variable that names the process the work is for: without that there is none."""
 

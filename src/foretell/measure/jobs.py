@@ -9,15 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foretell.api import Case
+from foretell.api import Case, predict_case
 from foretell.data import Record
 from foretell.errors import InputError
+from foretell.graph.sources import check_reference
+from foretell.graph.sources.op_sweep import sweep_ops
 from foretell.measure.collectives import COLLECTIVES, SIZES_BYTES
 from foretell.measure.runner import Job
 from foretell.measure.task import Task
 from foretell.measure.world import World, parse_hosts
 
 _NOT_HERE = ("cluster", "predictor")
+_LONGEST_OPERATOR_S = 0.5
 
 
 def worlds(nproc: Sequence[int], hosts: Sequence[str], threads: int) -> list[World]:
@@ -82,21 +85,26 @@ def collective_jobs(chosen: Sequence[World], task: Task) -> list[Job]:
 
 
 def operator_jobs(chosen: Sequence[World], task: Task) -> list[Job]:
-    """Single operators over their usual sizes, in every world."""
-    return [job(options, world, task) for world in chosen for options in op_sweep()]
+    """Single operators over their usual sizes, in every world; without those that take long."""
+    found = []
+    for world in chosen:
+        jobs = [job({"model": m, "batch": b}, world, task) for m, b in sweep_ops()]
+        found += [j for j in jobs if _expected_s(j) <= _LONGEST_OPERATOR_S]
+    return found
+
+
+def _expected_s(wanted: Job) -> float:
+    case = Case.from_mapping({**wanted.task.options, "cluster": wanted.world.cluster})
+    return predict_case(case).step_time_s.value
 
 
 def job(options: Mapping[str, Any], world: World, task: Task) -> Job:
     """One workload in one world, its options checked."""
     case = Case.from_mapping({**options, "cluster": world.cluster})
-    case.recipe(world.total)
+    check_reference(case.model)
+    batch = case.recipe(world.total).batch
     kept = {k: v for k, v in options.items() if k not in _NOT_HERE}
-    return Job(
-        dataclasses.replace(
-            task, options={**kept, "batch": case.batch or case.recipe(world.total).batch}
-        ),
-        world,
-    )
+    return Job(dataclasses.replace(task, options={**kept, "batch": batch}), world)
 
 
 def not_yet_measured(jobs: Iterable[Job], records: Iterable[Record]) -> list[Job]:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from foretell.data import Record
+from foretell.measure.bursts import resources
+from foretell.measure.series import Series
 from foretell.measure.statistics import fast_half, steady_from, summarise
 from foretell.measure.task import Answer, Task
 from foretell.measure.world import World
@@ -47,8 +49,15 @@ def record_of(
         allocated_bytes=memory.get("allocated_bytes"),
         resident_bytes=memory.get("resident_bytes"),
         sent_bytes=float(np.median([a.sent_bytes for a in answers])) if world.total > 1 else None,
+        resources=_resources(answers),
         metrics=metrics,
     )
+
+
+def _resources(answers: Sequence[Answer]) -> tuple[float, ...]:
+    """Means over rounds of the twelve numbers; empty when usage was not watched."""
+    rounds = [resources(Series.from_dict(a.series)) for a in answers if a.series]
+    return tuple(np.mean(rounds, axis=0).tolist()) if rounds else ()
 
 
 def collective_records(

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from foretell.measure.clock import Memory, Reference, now_s, sent_bytes
+from foretell.measure.sampler import UsageSampler
 from foretell.measure.statistics import steady_from, summarise
 from foretell.measure.steps import Step
 from foretell.measure.task import Task
@@ -32,13 +33,17 @@ class Samples:
     reference_s: list[float] = field(default_factory=list)
     sent_bytes: float = 0.0
     memory: dict[str, float] = field(default_factory=dict)
+    series: dict[str, Any] = field(default_factory=dict)
+    """Usage of this process over time; empty unless it was watched."""
 
 
-class Sampler:
+class StepSampler:
     """Steps a workload on this process, in agreement with the others."""
 
-    def __init__(self, device: torch.device, interface: str) -> None:
-        self.device, self.interface = device, interface
+    def __init__(
+        self, device: torch.device, interface: str, usage: UsageSampler | None = None
+    ) -> None:
+        self.device, self.interface, self.usage = device, interface, usage
         self.together = dist.is_initialized() and dist.get_world_size() > 1
         self.reference = Reference(device)
 
@@ -53,8 +58,9 @@ class Sampler:
         at_once = min(_MOST_AT_ONCE, max(1, math.ceil(_SHORTEST_S / last_s)))
         per_block = max(1, round(_BLOCK_S / (last_s * at_once)))
         found = Samples()
-        began, steps = now_s(self.device), 0
         sent_before = self._sent()
+        self._watch()
+        began, steps = now_s(self.device), 0
         while True:
             found.reference_s.append(self.reference.seconds())
             for _ in range(per_block):
@@ -63,9 +69,20 @@ class Sampler:
             enough = self._enough(found, task, now_s(self.device) - began)
             if self._agreed(float(enough)):
                 break
+        if self.usage is not None:
+            found.series = self.usage.stop().to_dict()
         found.sent_bytes = (self._sent() - sent_before) / steps
         found.memory = memory.peaks()
         return found
+
+    def _watch(self) -> None:
+        if self.usage is not None:
+            self.usage.start(
+                [os.getpid()],
+                [self.interface] if self.together else [],
+                threads=torch.get_num_threads(),
+                devices=[self.device.index] if self.device.type == "cuda" else [],
+            )
 
     def _one(self, step: Step, at_once: int, found: Samples) -> None:
         marks: list[float] = []

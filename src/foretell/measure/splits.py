@@ -21,8 +21,13 @@ _HEADS = ("heads", "kv_heads", "num_heads", "num_attention_heads", "num_key_valu
 
 
 def tensor_splits(subject: Subject, recipe: Recipe, layout: Layout) -> dict[str, str]:
+    """How the forecast of a model splits its modules."""
+    return splits_of(_placed(subject, recipe, layout)[0])
+
+
+def splits_of(placed: Placed) -> dict[str, str]:
     """Module -> column, row, table (an embedding) or classes (its output feeds a split loss)."""
-    placed, graph = _placed(subject, recipe, layout)
+    graph = placed.whole.graph
     found = {
         graph.modules[graph.parameters.module[i]]: _SPLITS[Split(int(split))]
         for i, split in enumerate(placed.plan.parameter_split)

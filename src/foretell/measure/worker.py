@@ -8,6 +8,7 @@ left its reason in the folder.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import gc
 import os
@@ -27,12 +28,15 @@ from foretell.graph.sources import subject_of
 from foretell.measure.clock import backend_of, chosen_device
 from foretell.measure.collectives import collective_rows
 from foretell.measure.folder import OWNER, Folder
-from foretell.measure.sampling import Sampler, Samples, gathered
+from foretell.measure.profile import operator_rows
+from foretell.measure.sampler import UsageSampler
+from foretell.measure.sampling import Samples, StepSampler, gathered
 from foretell.measure.steps import Setup, make_step, why_not
 from foretell.measure.task import Answer, Task
 
 _PATIENCE = datetime.timedelta(hours=2)
 _LOOK_AGAIN_S = 0.02
+_WATCH_HZ = 50.0
 
 
 def main() -> None:
@@ -57,6 +61,7 @@ class Worker:
     def __init__(self, device: torch.device, interface: str) -> None:
         self.device, self.interface = device, interface
         self.alone = not dist.is_initialized() or dist.get_world_size() == 1
+        self._watching: UsageSampler | None = None
 
     def answer(self, task: Task, number: int, folder: Folder) -> Answer:
         """What came of a task; a failure that leaves peers waiting ends the process instead."""
@@ -74,7 +79,7 @@ class Worker:
             gc.collect()
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-        return Answer(**{**answer.to_dict(), "spent_s": time.monotonic() - started})
+        return dataclasses.replace(answer, spent_s=time.monotonic() - started)
 
     def _run(self, task: Task) -> Answer:
         if task.options.get("model", "").startswith("collective:"):
@@ -88,8 +93,20 @@ class Worker:
         subject = subject_of(case.model, image_size=case.image_size, seq=case.seq)
         setup = Setup(subject=subject, recipe=recipe, layout=layout, device=self.device)
         step = make_step(setup)
-        mine = Sampler(self.device, self.interface).sample(step, task)
-        return _joined(gathered(mine))
+        usage = self._usage() if task.probe else None
+        mine = StepSampler(self.device, self.interface, usage).sample(step, task)
+        answer = _joined(gathered(mine))
+        if task.profile:
+            answer = dataclasses.replace(answer, operators=operator_rows(step))
+        return answer
+
+    def _usage(self) -> UsageSampler | None:
+        """The first process is watched; the others do the same at the same time."""
+        if not self.alone and dist.get_rank():
+            return None
+        if self._watching is None:
+            self._watching = UsageSampler(_WATCH_HZ)
+        return self._watching
 
 
 def _joined(everybody: list[Samples]) -> Answer:
@@ -103,6 +120,7 @@ def _joined(everybody: list[Samples]) -> Answer:
         reference_s=float(np.median([s.reference_s for s in everybody])),
         memory={n: max(s.memory.get(n, 0.0) for s in everybody) for n in sorted(names)},
         sent_bytes=float(np.mean([s.sent_bytes for s in everybody])),
+        series=everybody[0].series,
     )
 
 

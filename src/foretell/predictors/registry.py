@@ -1,9 +1,13 @@
-"""Predictors by name. A third party registers its own with `register_predictor`."""
+"""Predictors by name, or by the file a calibration wrote.
+
+A third party registers its own with `register_predictor`.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 
 from foretell.errors import UnknownNameError
 from foretell.predictors.protocol import Predictor
@@ -16,15 +20,36 @@ _MAKERS: dict[str, Callable[[], Predictor]] = {}
 def register_predictor(name: str, make: Callable[[], Predictor]) -> None:
     """Make a predictor available as `predictor=name`."""
     _MAKERS[name] = make
-    predictor.cache_clear()
+    _shipped.cache_clear()
+
+
+def predictor(name: str = DEFAULT_PREDICTOR) -> Predictor:
+    """The shipped, fitted predictor of that name; a name that ends in .json is a file."""
+    if name.endswith(".json"):
+        return _of_file(name, _changed_at(name))
+    return _shipped(name)
 
 
 @functools.cache
-def predictor(name: str = DEFAULT_PREDICTOR) -> Predictor:
-    """The shipped, fitted predictor of that name."""
+def _shipped(name: str) -> Predictor:
     if name not in _MAKERS:
-        raise UnknownNameError("predictor", name, _MAKERS, f"use one of {', '.join(_MAKERS)}")
+        hint = f"use one of {', '.join(_MAKERS)}, or a .json file that 'calibrate' wrote"
+        raise UnknownNameError("predictor", name, _MAKERS, hint)
     return _MAKERS[name]()
+
+
+@functools.lru_cache(maxsize=16)
+def _of_file(path: str, changed_at: int) -> Predictor:
+    from foretell.predictors.analytic import AnalyticPredictor
+
+    return AnalyticPredictor.load(Path(path))
+
+
+def _changed_at(path: str) -> int:
+    try:
+        return Path(path).stat().st_mtime_ns
+    except OSError:
+        return 0  # reading it says what is wrong
 
 
 def predictor_names() -> list[str]:

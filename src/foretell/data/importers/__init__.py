@@ -12,7 +12,30 @@ from foretell.data.importers.source import Source
 from foretell.data.record import Record, Reject
 from foretell.errors import InputError, UnknownNameError
 
-NAMES = ()
+NAMES: tuple[str, ...] = (
+    "aiconfigurator",
+    "elasticflow",
+    "gavel",
+    "gpumemnet",
+    "lambda_dl_benchmark",
+    "llm_foundry",
+    "lucie",
+    "megatron_bridge",
+    "megatron_golden",
+    "mlperf",
+    "nemo",
+    "neusight",
+    "nvidia_deeplearningexamples",
+    "pipedream",
+    "pollux",
+    "rubick",
+    "shockwave",
+    "sia",
+    "timm",
+    "vidur",
+    "vtrain",
+    "zeus",
+)
 
 
 @dataclass
@@ -50,7 +73,7 @@ def records_of(name: str, folder: Path, tally: Tally | None = None) -> Iterator[
             f"folder {str(folder)!r} of source {name!r} does not exist: fetch "
             f"{chosen.repository} and name the folder it is in"
         )
-    for row in chosen.read(folder):
+    for row in chosen.read(folder.absolute()):  # names of folders above may tell the hardware
         if isinstance(row, Reject):
             counted.rejects.append(row)
         else:

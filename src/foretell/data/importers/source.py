@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
 
 from foretell.data.record import Record, Reject
 
@@ -34,18 +31,3 @@ def find(folder: Path, *patterns: str) -> list[Path]:
     """Files anywhere below `folder` that match a pattern, plain or gzipped, in a fixed order."""
     found = {p for pattern in patterns for end in ("", ".gz") for p in folder.rglob(pattern + end)}
     return sorted(p for p in found if p.is_file())
-
-
-def open_text(path: Path) -> TextIO:
-    """A text file, unpacked when it is gzipped."""
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="")
-    return path.open(encoding="utf-8", newline="")
-
-
-def csv_rows(folder: Path, path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """(origin, row) of a CSV file with a header; the origin is file:line below `folder`."""
-    with open_text(path) as stream:
-        reader = csv.DictReader(stream)
-        for row in reader:
-            yield f"{path.relative_to(folder).as_posix()}:{reader.line_num}", row

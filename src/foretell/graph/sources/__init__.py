@@ -51,9 +51,7 @@ def graph_of(
 
     `batch` is the one the graph will be asked about: the user's own code may depend on it.
     """
-    scheme = scheme_of(reference)
-    if scheme in _PARSERS:  # so that nothing the cache holds hides a mistake
-        _PARSERS[scheme](reference.partition(":")[2])
+    scheme = check_reference(reference)  # so that nothing the cache holds hides a mistake
     for name, value in {"image_size": image_size, "seq": seq, "batch": batch}.items():
         if value is not None and value < 1:
             raise InputError(f"{name}={value} must be at least 1")
@@ -89,6 +87,14 @@ def file_stamp(reference: str) -> tuple[str, int, int] | None:
     except OSError:
         return None
     return found and (str(path), found.st_mtime_ns, found.st_size)
+
+
+def check_reference(reference: str) -> str:
+    """The scheme of a reference; refuses what can be seen to be wrong without building it."""
+    scheme = scheme_of(reference)
+    if scheme in _PARSERS:
+        _PARSERS[scheme](reference.partition(":")[2])
+    return scheme
 
 
 def scheme_of(reference: str) -> str:

@@ -1,6 +1,6 @@
 """Models of the measured jobs that no catalogue has, as plain PyTorch.
 
-Functions return (module, inputs) or (module, inputs, loss), as path/file.py:function wants them.
+Functions return (module, inputs) or (module, inputs, loss), as package.module:function wants them.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ class _Tower(nn.Module):
         x = F.dropout(self.norm(x), 0.1, self.training)
         for layer in self.layers:
             x = layer(x)
-        return self.head(x if self.every_token else x[:, 0])
+        result: torch.Tensor = self.head(x if self.every_token else x[:, 0])
+        return result
 
 
 class _CrossBlock(nn.Module):
@@ -121,7 +122,8 @@ class _CrossBlock(nn.Module):
         k, v = self.kv(made).chunk(2, -1)
         split = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (q, k, v))
         y = F.scaled_dot_product_attention(*split).transpose(1, 2).flatten(2)
-        return self.own(x + self.out(y))
+        result: torch.Tensor = self.own(x + self.out(y))
+        return result
 
 
 class EncoderDecoder(nn.Module):
@@ -144,7 +146,8 @@ class EncoderDecoder(nn.Module):
         x = self.embed(target)
         for layer in self.decoder:
             x = layer(x, made)
-        return self.head(self.norm(x))
+        result: torch.Tensor = self.head(self.norm(x))
+        return result
 
 
 class _BasicBlock(nn.Module):
@@ -187,7 +190,8 @@ class CifarResNet(nn.Module):
         self.head = nn.Linear(width_in, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.head(F.avg_pool2d(self.features(x), 4).flatten(1))
+        result: torch.Tensor = self.head(F.avg_pool2d(self.features(x), 4).flatten(1))
+        return result
 
 
 class _BothWays(nn.Module):
@@ -201,7 +205,8 @@ class _BothWays(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.norm is not None:
             x = self.norm(x.flatten(0, 1)).view_as(x)
-        return self.rnn(x)[0].unflatten(-1, (2, -1)).sum(2)
+        result: torch.Tensor = self.rnn(x)[0].unflatten(-1, (2, -1)).sum(2)
+        return result
 
 
 class DeepSpeech2(nn.Module):
@@ -286,7 +291,8 @@ class NeuMF(nn.Module):
     def forward(self, user: torch.Tensor, item: torch.Tensor) -> torch.Tensor:
         product = self.user(user) * self.item(item)
         mixed = self.network(torch.cat((self.wide_user(user), self.wide_item(item)), -1))
-        return self.head(torch.cat((product, mixed), -1)).view(-1)
+        result: torch.Tensor = self.head(torch.cat((product, mixed), -1)).view(-1)
+        return result
 
 
 class _Conv(nn.Sequential):
@@ -304,7 +310,8 @@ class _Dark(nn.Module):
         self.body = nn.Sequential(_Conv(width, width // 2, 1), _Conv(width // 2, width, 3))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.body(x)
+        result: torch.Tensor = x + self.body(x)
+        return result
 
 
 class YoloV3(nn.Module):

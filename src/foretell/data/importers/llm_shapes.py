@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 _LLAMA = "gated,rmsnorm,rope"
-_GPT = "layers={},hidden={},heads={},seq={{seq}},vocab=51200"
 
 SHAPES = {
     "LLAMA2-7B": f"layers=32,hidden=4096,heads=32,ffn=11008,vocab=32000,{_LLAMA}",

@@ -1,1 +1,0 @@
-"""Readers of published measurements, one module per source; each has jobs() -> list[Job]."""

@@ -1,0 +1,100 @@
+"""How repeatable measurements are: python -m benchmarks.repeatability [--times 5] [--pause 60].
+
+The same workloads are measured several times with pauses in between. For each way to summarise the
+samples of a run, the table shows by how much its result moves from run to run: the coefficient of
+variation, and the largest result over the smallest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from benchmarks.sources import RESULTS, ROOT
+from foretell.measure.crew import Crew
+from foretell.measure.statistics import fast_half, steady_from
+from foretell.measure.task import Answer, Task
+from foretell.measure.world import World
+
+_WORKLOADS = (
+    ("timm:resnet10t", 8, 96),
+    ("timm:mobilenetv3_small_100", 16, 96),
+    ("timm:vit_tiny_patch16_224", 8, 96),
+    ("transformer:layers=4,hidden=256,heads=4,seq=128,vocab=4096", 4, None),
+    ("op:linear,in=1024,out=1024", 256, None),
+    ("op:conv2d,in=64,out=64,size=28", 16, None),
+)
+_ROUNDS = 2
+
+
+def _steady(rounds: Sequence[Answer]) -> list[float]:
+    return [s for a in rounds for s in a.step_s[steady_from(a.step_s) :]]
+
+
+def _by_reference(rounds: Sequence[Answer]) -> float:
+    return float(np.median([s / a.reference_s for a in rounds for s in a.step_s]))
+
+
+SUMMARIES: dict[str, Callable[[Sequence[Answer]], float]] = {
+    "first five steps, mean": lambda rounds: float(np.mean(rounds[0].step_s[:5])),
+    "one round, mean": lambda rounds: float(np.mean(rounds[0].step_s)),
+    "one round, median": lambda rounds: float(np.median(rounds[0].step_s)),
+    "all rounds, mean": lambda rounds: float(np.mean([s for a in rounds for s in a.step_s])),
+    "all rounds, steady, median": lambda rounds: float(np.median(_steady(rounds))),
+    "all rounds, steady, fast half": lambda rounds: fast_half(_steady(rounds)),
+    "all rounds, median over reference": _by_reference,
+}
+
+
+def main() -> None:
+    """Measure, print, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--pause", type=float, default=60.0, help="seconds between runs")
+    options = parser.parse_args()
+    runs: list[dict[str, list[Answer]]] = []
+    for number in range(options.times):
+        time.sleep(options.pause if number else 0)
+        runs.append(_one_run())
+        print(f"run {number + 1} of {options.times}", flush=True)
+    rows = [(name, *_movement(runs, summarise)) for name, summarise in SUMMARIES.items()]
+    print(f"{'summary':36} {'variation':>10} {'worst':>8} {'largest/smallest':>18}")
+    for name, mean, worst, ratio in rows:
+        print(f"{name:36} {100 * mean:9.1f}% {100 * worst:7.1f}% {ratio:17.2f}x")
+    path = RESULTS / "repeatability.csv"
+    with path.open("w", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["summary", "mean_variation", "worst_variation", "largest_over_smallest"])
+        writer.writerows([name, *(f"{v:.4g}" for v in values)] for name, *values in rows)
+    print(f"wrote {path.relative_to(ROOT)}")
+
+
+def _one_run() -> dict[str, list[Answer]]:
+    found: dict[str, list[Answer]] = {model: [] for model, _, _ in _WORKLOADS}
+    with Crew(World(processes=1, threads=1)) as crew:
+        for _ in range(_ROUNDS):
+            for model, batch, size in _WORKLOADS:
+                options = {"model": model, "batch": batch}
+                options |= {"image_size": size} if size else {}
+                found[model].append(crew.do(Task(options=options, seconds=2.0)))
+    return found
+
+
+def _movement(
+    runs: Sequence[dict[str, list[Answer]]], summarise: Callable[[Sequence[Answer]], float]
+) -> tuple[float, float, float]:
+    """Mean and worst coefficient of variation over workloads, and the worst ratio."""
+    variations, ratios = [], []
+    for model, _, _ in _WORKLOADS:
+        values = np.array([summarise(run[model]) for run in runs])
+        variations.append(values.std(ddof=1) / values.mean())
+        ratios.append(values.max() / values.min())
+    return float(np.mean(variations)), float(np.max(variations)), float(np.max(ratios))
+
+
+if __name__ == "__main__":
+    main()
