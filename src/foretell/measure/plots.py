@@ -31,7 +31,6 @@ _STYLE = {
     "axes.labelcolor": _INK,
     "xtick.color": _FAINT,
     "ytick.color": _FAINT,
-    "svg.hashsalt": "foretell",
 }
 
 
