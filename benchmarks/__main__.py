@@ -15,6 +15,7 @@ NAMES = (
     "collectives",
     "distributed",
     "gloo",
+    "probes",
 )
 
 
