@@ -38,6 +38,9 @@ from foretell.workload import MODES, Recipe, Workload
 
 _FOLDS = 5
 _REFERENCE = "ampere-consumer"
+# Optimizers of small models say little about bandwidth, and those of large ones are not measured.
+_NOT_MEASURED = "memory[optimizer]"
+_OVERHEADS = ("overhead_s", "dispatch_s")
 CONSTANTS_FILE = ROOT / "src" / "foretell" / "predictors" / "analytic" / "constants.json"
 
 
@@ -106,10 +109,12 @@ def fit(
 ) -> FamilyConstants:
     """Constants with a pull towards the prior that grows with the number of rows.
 
-    Rows of one model are not independent, so many of them must not silence the prior.
+    Rows of one model are not independent, so many of them must not silence the prior. Operators
+    timed alone say nothing about overheads in a step: `with_overheads=False` keeps the prior's.
     """
     doubt = np.repeat([1.5, 0.25], [2 * len(GROUPS), len(SCALARS)]) / (pull * len(evidence))
-    return damped_fit(evidence, prior, doubt=np.sqrt(doubt), with_overheads=with_overheads)
+    fixed = (_NOT_MEASURED, *(() if with_overheads else _OVERHEADS))
+    return damped_fit(evidence, prior, doubt=np.sqrt(doubt), fixed=fixed)
 
 
 def fold_fits(setting: Setting, priors: Sequence[FamilyConstants]) -> list[FamilyConstants]:

@@ -95,7 +95,7 @@ def priced(placed: Placed, measured_s: float, name: str, key: str) -> Priced:
     """Do once what does not depend on the multipliers."""
     predictor = AnalyticPredictor.shipped()
     recipe, device = placed.whole.recipe, slowest(placed.cluster)
-    constants, _ = predictor._constants_for(recipe, device)
+    constants = predictor.constants_for(recipe, device)
     step = price_step(placed.local.step, device, recipe.precision, compiled=recipe.compile)
     columns = step.columns
     release = torch_release(recipe.torch_version)

@@ -6,7 +6,7 @@ import csv
 import gzip
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from foretell.predictors.analytic.rates import GROUP_INDEX
 from foretell.predictors.analytic.roofline import shape_columns
 
 _PER_TABLE = 1500
+_GEMMS_PER_FILE = 6000
 _SHORTEST_S = 1e-4
 _NEUSIGHT_DEVICE = {
     "Tesla P4": "p4",
@@ -56,15 +57,40 @@ def operator_samples(seed: int = 0) -> dict[str, tuple[list[Sample], set[str]]]:
     return dict(found)
 
 
-def _neusight() -> Iterator[tuple[str, list[Sample]]]:
+def operators_of(device_id: str) -> list[Sample]:
+    """Every row of NeuSight's training tables that was measured on one device, in fp32."""
+    names = [name for name, where in _NEUSIGHT_DEVICE.items() if where == device_id]
+    return [
+        sample
+        for path in _neusight_files()
+        for record in _records(path)
+        if record["Device"] in names and (sample := _neusight_sample(record)) is not None
+    ]
+
+
+def gemms_of(device_id: str, dtype: str) -> list[Sample]:
+    """Every row of AIConfigurator's matrix products on one device in one number format."""
+    path = next(p for p in _gemm_files() if _AIC_DEVICE[_system(p)] == device_id)
+    return _gemm_samples(path, dtypes=(dtype,))[dtype]
+
+
+def _neusight_files() -> list[Path]:
     base = require("neusight") / "data"
-    for path in sorted((*base.glob("dataset/train/**/*.gz"), *base.glob("dataset_amd/train/*.gz"))):
+    return sorted((*base.glob("dataset/train/**/*.gz"), *base.glob("dataset_amd/train/*.gz")))
+
+
+def _records(path: Path) -> Iterator[dict[str, str]]:
+    with gzip.open(path, "rt", newline="") as stream:
+        yield from csv.DictReader(stream)
+
+
+def _neusight() -> Iterator[tuple[str, list[Sample]]]:
+    for path in _neusight_files():
         by_device: dict[str, list[Sample]] = defaultdict(list)
-        with gzip.open(path, "rt", newline="") as stream:
-            for record in csv.DictReader(stream):
-                sample = _neusight_sample(record)
-                if sample is not None:
-                    by_device[sample.step.device.id].append(sample)
+        for record in _records(path):
+            sample = _neusight_sample(record)
+            if sample is not None:
+                by_device[sample.step.device.id].append(sample)
         for samples in by_device.values():
             yield "fp32", samples
 
@@ -108,29 +134,38 @@ def _conv_sample(record: dict[str, str], target: Device, seconds: float) -> Samp
 
 
 def _aiconfigurator() -> Iterator[tuple[str, list[Sample]]]:
+    for path in _gemm_files():
+        yield from _gemm_samples(path, most=_GEMMS_PER_FILE).items()
+
+
+def _gemm_files() -> list[Path]:
+    return sorted((require("aiconfigurator") / "gemm").glob("*.parquet"))
+
+
+def _gemm_samples(
+    path: Path, most: int | None = None, dtypes: Collection[str] = tuple(_AIC_DTYPE.values())
+) -> dict[str, list[Sample]]:
+    """Samples by number format, from at most so many random rows of a table."""
     import pyarrow.parquet as pq
 
-    for path in sorted((require("aiconfigurator") / "gemm").glob("*.parquet")):
-        target = device(_AIC_DEVICE[_system(path)])
-        table = pq.read_table(path)
-        names = {c: c for c in table.column_names}
-        columns = {c: table.column(c).to_pylist() for c in names}
-        latency = columns.get("latency") or columns["latency_ms"]
-        kind = columns.get("gemm_dtype") or columns["dtype"]
-        by_dtype: dict[str, list[Sample]] = defaultdict(list)
-        picked = random.Random(0).sample(range(len(latency)), min(len(latency), 6000))
-        for i in picked:
-            dtype = _AIC_DTYPE.get(str(kind[i]))
-            if dtype is None or not target.supports(dtype) or not latency[i] > 0:
-                continue
-            gemm = (1, int(columns["m"][i]), int(columns["n"][i]), int(columns["k"][i]))
-            itemsize = 1 if dtype == "fp8" else 2
-            by_dtype[dtype].append(
-                _gemm_sample(
-                    target, "matmul", gemm, target.peak(dtype), itemsize, float(latency[i]) / 1e3
-                )
+    target = device(_AIC_DEVICE[_system(path)])
+    table = pq.read_table(path)
+    columns = {c: table.column(c).to_pylist() for c in table.column_names}
+    latency = columns.get("latency") or columns["latency_ms"]
+    kind = columns.get("gemm_dtype") or columns["dtype"]
+    by_dtype: dict[str, list[Sample]] = defaultdict(list)
+    for i in random.Random(0).sample(range(len(latency)), min(len(latency), most or len(latency))):
+        dtype = _AIC_DTYPE.get(str(kind[i]))
+        if dtype not in dtypes or not target.supports(dtype) or not latency[i] > 0:
+            continue
+        gemm = (1, int(columns["m"][i]), int(columns["n"][i]), int(columns["k"][i]))
+        itemsize = 1 if dtype == "fp8" else 2
+        by_dtype[dtype].append(
+            _gemm_sample(
+                target, "matmul", gemm, target.peak(dtype), itemsize, float(latency[i]) / 1e3
             )
-        yield from by_dtype.items()
+        )
+    return by_dtype
 
 
 def _system(path: Path) -> str:

@@ -123,11 +123,12 @@ def test_no_efficiency_exceeds_what_hardware_can_do() -> None:
     assert found.memory.max() <= 1.6 + 1e-9
 
 
-def test_overheads_stay_when_they_are_not_to_be_fitted() -> None:
+def test_constants_that_are_fixed_stay() -> None:
     evidence = Evidence(steps(), 3 * steps().seconds(PRIOR))
-    found = fit(evidence, PRIOR, with_overheads=False)
-    assert found.overhead_s == pytest.approx(PRIOR.overhead_s)
-    assert found.dispatch_s == pytest.approx(PRIOR.dispatch_s)
+    found = fit(evidence, PRIOR, fixed=("overhead_s", "memory[elementwise]"))
+    kept = [NAMES.index(name) for name in ("overhead_s", "memory[elementwise]")]
+    assert found.logs()[kept] == pytest.approx(PRIOR.logs()[kept])
+    assert found.dispatch_s > 1.5 * PRIOR.dispatch_s
 
 
 def test_little_doubt_keeps_the_prior() -> None:
@@ -167,7 +168,7 @@ def test_measured_workloads_are_enough_and_none_leave_the_prior() -> None:
     truth = changed({"memory[elementwise]": -0.6})
     runs = [(w, DEVICE, float(s)) for w, s in zip(workloads(), steps().seconds(truth), strict=True)]
     found = fit_constants(runs, PRIOR)
-    assert steps().seconds(found) == pytest.approx(steps().seconds(truth), rel=0.02)
+    assert steps().seconds(found) == pytest.approx(steps().seconds(truth), rel=0.05)
     assert fit_constants([], PRIOR) is PRIOR
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from foretell._version import __version__
+from foretell.cli.design import design
 from foretell.cli.devices import devices
 from foretell.cli.models import models
 from foretell.cli.predict import predict
@@ -29,6 +30,7 @@ app = typer.Typer(
     epilog="Example: [bold]foretell predict timm:resnet50 --batch 256 --cluster h100-sxm[/bold]",
 )
 app.command()(predict)
+app.command()(design)
 app.command()(devices)
 app.command()(models)
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from foretell.design.pool import Pool
 from foretell.design.state import State
 from foretell.graph.graph import Floats
 
@@ -13,9 +14,8 @@ from foretell.graph.graph import Floats
 class Criterion(Protocol):
     """A number that grows with what is known."""
 
-    @property
-    def with_squares(self) -> bool:
-        """Whether its states keep |V x_j|^2."""
+    def start(self, pool: Pool) -> State:
+        """A state of nothing chosen."""
         ...
 
     def value(self, state: State) -> float:
@@ -38,7 +38,9 @@ _LEAST = -1 + 1e-12
 class DCriterion:
     """log det of the information: the volume of what the constants may still be."""
 
-    with_squares = False
+    def start(self, pool: Pool) -> State:
+        """A state that keeps variances only."""
+        return State(pool)
 
     def value(self, state: State) -> float:
         """log det M."""
@@ -58,26 +60,42 @@ class DCriterion:
         return gains
 
 
-class ACriterion:
-    """Minus the trace of the inverse: the sum of the constants' variances."""
+class TraceCriterion:
+    """Minus the trace of W V: a weighted sum of what is still uncertain."""
 
-    with_squares = True
+    def start(self, pool: Pool) -> State:
+        """A state that keeps squares as well; here W = 1, Ernest's A-optimality."""
+        return State(pool, np.eye(pool.rows.shape[1]))
 
     def value(self, state: State) -> float:
-        """-trace V."""
-        return -float(np.trace(state.inverse))
+        """-trace W V."""
+        return -float(np.einsum("ij,ji->", _weights(state), state.inverse))
 
     def gains(self, state: State) -> Floats:
-        """|V x_j|^2 / (1 + d_j)."""
+        """x_j' V W V x_j / (1 + d_j)."""
         gains: Floats = state.squares / (1 + state.variance)
         return gains
 
     def swap_gains(self, state: State, given_up: int) -> Floats:
         """The same after the other was removed, less what removing it costs."""
         towards, covariance = state.reach(given_up)
+        weighted = _weights(state) @ towards
         kept = 1 - state.variance[given_up]
-        through = state.pool.rows @ (state.inverse @ towards)
-        own = float(towards @ towards)
+        through = state.pool.rows @ (state.inverse @ weighted)
+        own = float(towards @ weighted)
         squares = state.squares + 2 * covariance * through / kept + (covariance / kept) ** 2 * own
         gains: Floats = squares / (1 + state.variance + covariance**2 / kept) - own / kept
         return gains
+
+
+class PredictionCriterion(TraceCriterion):
+    """Minus the mean variance of what is to be predicted: V-optimality."""
+
+    def start(self, pool: Pool) -> State:
+        """W holds the rows of what is to be predicted."""
+        return State(pool, pool.targets)
+
+
+def _weights(state: State) -> Floats:
+    assert state.weights is not None, "made by another criterion"
+    return state.weights

@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 from typing import Protocol
 
-from foretell.design.criteria import ACriterion, DCriterion
+import numpy as np
+
+from foretell.design.criteria import DCriterion, PredictionCriterion, TraceCriterion
 from foretell.design.pool import Pool
 from foretell.design.spread import at_random, latin_hypercube
 from foretell.design.walk import optimal
 from foretell.errors import InputError, UnknownNameError
 
-DEFAULT_METHOD = "d-optimal"
+DEFAULT_METHOD = "v-optimal"
 
 
 class Method(Protocol):
@@ -23,8 +25,9 @@ class Method(Protocol):
 
 
 _METHODS: dict[str, Method] = {
+    "v-optimal": functools.partial(optimal, criterion=PredictionCriterion()),
     "d-optimal": functools.partial(optimal, criterion=DCriterion()),
-    "a-optimal": functools.partial(optimal, criterion=ACriterion()),
+    "a-optimal": functools.partial(optimal, criterion=TraceCriterion()),
     "latin-hypercube": latin_hypercube,
     "random": at_random,
 }
@@ -40,12 +43,20 @@ def method_names() -> list[str]:
     return list(_METHODS)
 
 
+def check_method(name: str) -> None:
+    """Refuse a name nobody knows."""
+    if name not in _METHODS:
+        raise UnknownNameError("method", name, _METHODS, f"use one of {', '.join(_METHODS)}")
+
+
 def choose(
     pool: Pool, budget_s: float, *, method: str = DEFAULT_METHOD, seed: int = 0
 ) -> list[int]:
     """What to measure next, in order."""
-    if method not in _METHODS:
-        raise UnknownNameError("method", method, _METHODS, f"use one of {', '.join(_METHODS)}")
+    check_method(method)
     if not budget_s > 0:
         raise InputError(f"a budget of {budget_s:g} s buys nothing: give one above zero")
-    return _METHODS[method](pool, budget_s, seed)
+    # Candidates that tell the same are as good as each other: chance decides, not their order.
+    order = np.random.default_rng(seed).permutation(len(pool))
+    chosen = _METHODS[method](pool.subset(order, pool.available[order]), budget_s, seed)
+    return order[chosen].tolist() if chosen else []

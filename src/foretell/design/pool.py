@@ -24,13 +24,16 @@ class Pool:
     """How often each candidate may be measured."""
     sizes: Floats
     """[n, q]: where candidates lie, for methods that spread over them."""
+    targets: Floats
+    """[p, p]: mean of r r' over rows r of what is to be predicted."""
 
     def __post_init__(self) -> None:
         count, width = self.rows.shape
         if not count:
             raise InputError("there is nothing to choose from: name candidates")
-        if self.information.shape != (width, width) or len(self.sizes) != count:
-            raise InputError("rows, information and sizes of a pool have different lengths")
+        square = self.information.shape == self.targets.shape == (width, width)
+        if not square or len(self.sizes) != count:
+            raise InputError("rows, information, targets and sizes of a pool differ in length")
         if len(self.cost_s) != count or not (self.cost_s > 0).all():
             raise InputError("every candidate needs a cost above zero seconds")
         if len(self.available) != count or not np.isfinite(self.rows).all():
@@ -47,6 +50,7 @@ class Pool:
             information=self.information,
             available=available,
             sizes=self.sizes[kept],
+            targets=self.targets,
         )
 
 
@@ -58,11 +62,12 @@ def pool_of(
     repeats: int = 1,
     sizes: Floats | None = None,
 ) -> Pool:
-    """A pool in which every candidate may be measured `repeats` times."""
+    """A pool in which every candidate may be measured `repeats` times and is to be predicted."""
     return Pool(
         rows=rows,
         cost_s=cost_s,
         information=information,
         available=np.full(len(rows), repeats, dtype=np.int64),
         sizes=rows if sizes is None else sizes,
+        targets=rows.T @ rows / max(len(rows), 1),
     )

@@ -5,7 +5,7 @@ With V the inverse of the information M and x a row, adding or removing x is (Sh
     V -+ V x x' V / (1 +- x' V x)
 
 so the variances d_j = x_j' V x_j of all candidates follow from one product X V x, and the squares
-|V x_j|^2 from one more.
+x_j' V W V x_j for weights W from one more.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from foretell.graph.graph import Floats, Ints
 class State:
     """Which candidates are chosen, and what is known then."""
 
-    def __init__(self, pool: Pool, *, with_squares: bool = False) -> None:
+    def __init__(self, pool: Pool, weights: Floats | None = None) -> None:
         self.pool = pool
-        self.with_squares = with_squares
+        self.weights = weights
+        """W; None where no squares are needed."""
         self.chosen: list[int]
         self.left: Ints
         self.spent_s: float
@@ -47,9 +48,9 @@ class State:
         self.inverse: Floats = inverse.astype(np.float64)
         through = rows @ self.inverse
         self.variance: Floats = np.einsum("ij,ij->i", through, rows)
-        self.squares: Floats = (
-            np.einsum("ij,ij->i", through, through) if self.with_squares else np.zeros(0)
-        )
+        self.squares: Floats = np.zeros(0)
+        if self.weights is not None:
+            self.squares = np.einsum("ij,ij->i", through @ self.weights, through)
 
     def copied(self) -> State:
         """The same state, to be changed on its own."""
@@ -77,9 +78,9 @@ class State:
     def _move(self, candidate: int, sign: float) -> None:
         towards, covariance = self.reach(candidate)
         factor = sign / (1 + sign * self.variance[candidate])
-        if self.with_squares:
-            through = self.pool.rows @ (self.inverse @ towards)
-            own = float(towards @ towards)
+        if self.weights is not None:
+            through = self.pool.rows @ (self.inverse @ (self.weights @ towards))
+            own = float(towards @ self.weights @ towards)
             self.squares += factor * covariance * (factor * covariance * own - 2 * through)
         self.inverse -= factor * np.outer(towards, towards)
         self.variance -= factor * covariance**2

@@ -14,7 +14,7 @@ from foretell.design.state import State
 from foretell.graph.graph import Floats, Ints
 
 RESTARTS = 2
-_STEPS_FOR_STARTS = 3000
+_STEPS_FOR_STARTS = 600
 _BEST_FEW = 3
 """A walk that starts anew takes one of so many at random instead of the best."""
 _GROWTH = 1.2
@@ -30,20 +30,39 @@ def optimal(pool: Pool, budget_s: float, seed: int, criterion: Criterion) -> lis
     Beside the walk from nothing there are walks from single candidates that tell much, which may
     be too dear to be met on the way, and walks that leave it now and then by chance.
     """
+    kind, kinds = _kinds(pool)
     walks = [
-        _filled(_walk(pool, budget_s, criterion, start), budget_s, criterion)
-        for start in ([], *_single_starts(pool, budget_s, criterion))
+        _filled(_walk(kinds, budget_s, criterion, start), budget_s, criterion)
+        for start in ([], *_single_starts(kinds, budget_s, criterion))
     ]
     for restart in range(RESTARTS):
         rng = np.random.default_rng([seed, restart])
-        walks.append(_walk(pool, budget_s, criterion, [], rng))
+        walks.append(_walk(kinds, budget_s, criterion, [], rng))
     best = max(walks, key=criterion.value)
-    return _ordered(pool, best.chosen, criterion)
+    return _members(pool, kind, _ordered(kinds, best.chosen, criterion))
+
+
+def _kinds(pool: Pool) -> tuple[Ints, Pool]:
+    """Candidates that tell and cost the same as one: the kind of each, and a pool of kinds."""
+    told = np.ascontiguousarray(np.column_stack([pool.rows, pool.cost_s]))
+    as_bytes = told.view(np.dtype((np.void, told.dtype.itemsize * told.shape[1]))).ravel()
+    _, first, kind = np.unique(as_bytes, return_index=True, return_inverse=True)
+    available = np.bincount(kind, pool.available).astype(np.int64)
+    return kind.astype(np.int64), pool.subset(first.astype(np.int64), available)
+
+
+def _members(pool: Pool, kind: Ints, order: list[int]) -> list[int]:
+    """The first candidates of each kind, in the order of kinds."""
+    members: dict[int, list[int]] = {}
+    for candidate in np.repeat(np.arange(len(pool)), pool.available).tolist():
+        members.setdefault(int(kind[candidate]), []).append(candidate)
+    queues = {k: iter(candidates) for k, candidates in members.items()}
+    return [next(queues[k]) for k in order]
 
 
 def _single_starts(pool: Pool, budget_s: float, criterion: Criterion) -> list[list[int]]:
     """Candidates that gain most on their own; fewer of them where walks take longer."""
-    state = State(pool, with_squares=criterion.with_squares)
+    state = criterion.start(pool)
     gains = np.where(state.left > 0, criterion.gains(state), -np.inf)
     best = np.argsort(-gains, kind="stable")[: max(1, _STEPS_FOR_STARTS // len(pool))]
     return [[i] for i in best.tolist() if state.left[i] > 0 and pool.cost_s[i] <= budget_s]
@@ -56,7 +75,7 @@ def exchange(state: State, criterion: Criterion) -> None:
     """
     kept = _short_list(state, criterion)
     pool = state.pool.subset(kept, state.pool.available[kept])
-    short = State(pool, with_squares=criterion.with_squares)
+    short = criterion.start(pool)
     short.take(np.searchsorted(kept, state.chosen).tolist())
     cap_s = state.spent_s
     for _ in range(_MOST_PASSES):
@@ -100,7 +119,7 @@ def _walk(
     start: list[int],
     rng: np.random.Generator | None = None,
 ) -> State:
-    state = State(pool, with_squares=criterion.with_squares)
+    state = criterion.start(pool)
     state.take(start)
     exchanged_s = 0.0
     while (pick := _next(state, criterion, rng)) is not None:
@@ -164,7 +183,7 @@ def _ordered(pool: Pool, chosen: list[int], criterion: Criterion) -> list[int]:
     if not len(picked):
         return []
     subset = pool.subset(picked, counts.astype(np.int64))
-    state = State(subset, with_squares=criterion.with_squares)
+    state = criterion.start(subset)
     for _ in chosen:
         state.add(int(np.argmax(_worth(state, criterion))))
     return [int(picked[i]) for i in state.chosen]

@@ -15,15 +15,17 @@ import numpy as np
 
 from foretell.cluster import Device
 from foretell.graph.graph import Bools, Floats, Ints
+from foretell.graph.ops import Phase
 from foretell.predictors.analytic.constants import NAMES, FamilyConstants
 from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.analytic.roofline import (
     SHARPNESS,
     OpColumns,
-    PricedStep,
     cached_share,
     op_parts,
+    price_step,
 )
+from foretell.workload import Workload
 
 HOST_SHARPNESS = 4.0
 """Of the smooth maximum between a device's time and that of the host that launches."""
@@ -41,9 +43,14 @@ class PricedOn:
     device: Device
 
 
-def priced_on(step: PricedStep, device: Device) -> PricedOn:
-    """A priced step that runs on a device at the pace of its host."""
-    return PricedOn(step.columns, step.counts.astype(np.float64), step.launches, device)
+def priced_on(workload: Workload, device: Device, microbatches: int) -> PricedOn:
+    """A workload on one device, at the pace of its host."""
+    step, recipe = workload.step, workload.recipe
+    priced = price_step(step, device, recipe.precision, compiled=recipe.compile)
+    columns = priced.columns
+    passes = np.where(step.op_phase == Phase.OPTIMIZER, 1.0, microbatches)
+    count: Floats = np.bincount(priced.row, passes, len(columns.group)).astype(np.float64)
+    return PricedOn(columns, count, float(columns.launches @ count), device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,10 +111,7 @@ class Stack:
 
     def group_shares(self, constants: FamilyConstants) -> Floats:
         """What each rate group takes of each step's compute and memory time [steps, GROUPS]."""
-        rows = self.elasticities(constants)[1]
-        taken = -(rows[:, : len(GROUPS)] + rows[:, len(GROUPS) : 2 * len(GROUPS)])
-        shares: Floats = taken / np.maximum(taken.sum(1, keepdims=True), np.finfo(float).tiny)
-        return shares
+        return group_shares(self.elasticities(constants)[1])
 
     def subset(self, keep: Bools) -> Stack:
         """The steps where `keep` is true."""
@@ -142,6 +146,13 @@ def stack(steps: Sequence[PricedOn]) -> Stack:
         count=np.concatenate([s.count for s in steps]),
         launches=np.array([s.launches for s in steps], dtype=np.float64),
     )
+
+
+def group_shares(elasticities: Floats) -> Floats:
+    """What each rate group takes of compute and memory time, from rows of elasticities."""
+    taken = -(elasticities[:, : len(GROUPS)] + elasticities[:, len(GROUPS) : 2 * len(GROUPS)])
+    shares: Floats = taken / np.maximum(taken.sum(1, keepdims=True), np.finfo(float).tiny)
+    return shares
 
 
 def _each(kind: type, pick: Callable[[str], Any]) -> dict[str, Any]:

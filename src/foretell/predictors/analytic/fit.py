@@ -7,7 +7,7 @@ error; errors far out count linearly, and a pull towards a prior decides what th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,6 @@ from foretell.graph.graph import Bools, Floats
 from foretell.predictors.analytic.constants import NAMES, SCALARS, FamilyConstants
 from foretell.predictors.analytic.elasticity import PricedOn, Stack, priced_on, stack
 from foretell.predictors.analytic.rates import GROUPS
-from foretell.predictors.analytic.roofline import price_step
 from foretell.workload import Workload
 
 NOISE = 0.1
@@ -26,17 +25,16 @@ _SIZES = (len(GROUPS), len(GROUPS), len(SCALARS))
 DOUBT = np.repeat([0.5, 0.5, 1.5], _SIZES)
 """How far, in logarithms, each of NAMES may well be from its prior: efficiencies are known to a
 factor of two, latencies differ by more between devices and ways of measuring."""
-# Optimizers of small models say little about bandwidth, and those of large ones are not measured.
-_FIXED = "memory[optimizer]"
-_OVERHEADS = ("overhead_s", "dispatch_s")
 _MOST = np.log(np.repeat([1.1, 1.6, np.inf], _SIZES))
 """No group computes or streams faster than this, whatever single measurements say."""
 _LONGEST = 100
 _CLOSE = 1e-6
 _FIRST_DAMPING, _MOST_DAMPING = 1e-3, 1e8
+GROUP_NOISE = 0.2
+"""Log error of a rate group of which nothing was measured yet."""
 _NOISE_ROUNDS = 2
 _NOISE_ROWS = 4.0
-"""Measurements that NOISE counts for against a group's own errors."""
+"""Measurements that GROUP_NOISE counts for against a group's own errors."""
 _LEAST_NOISE = 0.02
 _SD_OVER_MEAN = 1.25
 """Standard deviation over mean size of normal errors."""
@@ -76,9 +74,7 @@ def evidence_of(samples: Sequence[Sample]) -> Evidence:
 
 def sample_of(workload: Workload, device: Device, measured_s: float) -> Sample:
     """A measured step of a workload on one device."""
-    recipe = workload.recipe
-    step = price_step(workload.step, device, recipe.precision, compiled=recipe.compile)
-    return Sample(priced_on(step, device), measured_s)
+    return Sample(priced_on(workload, device, workload.recipe.accumulation(1)), measured_s)
 
 
 def fit_constants(
@@ -104,7 +100,7 @@ class Fitted:
 
 def unfitted(prior: FamilyConstants) -> Fitted:
     """A prior before anything was measured."""
-    return Fitted(prior, np.full(len(GROUPS), NOISE))
+    return Fitted(prior, np.full(len(GROUPS), GROUP_NOISE))
 
 
 def fit_with_noise(
@@ -114,14 +110,13 @@ def fit_with_noise(
 
     Groups that the roofline describes badly then leave alone what they share with others.
     """
-    found = Fitted(fit(evidence, prior, weight=weight), unfitted(prior).group_noise)
+    noise = unfitted(prior).group_noise
+    found = Fitted(fit(evidence, prior, noise=GROUP_NOISE, weight=weight), noise)
     for _ in range(_NOISE_ROUNDS):
         off = np.abs(np.log(evidence.ratios(found.constants)))
         shares = evidence.steps.group_shares(found.constants)
-        mean = (_SD_OVER_MEAN * (off @ shares) + _NOISE_ROWS * NOISE) / (
-            shares.sum(0) + _NOISE_ROWS
-        )
-        noise = np.maximum(mean, _LEAST_NOISE)
+        known = _SD_OVER_MEAN * (off @ shares) + _NOISE_ROWS * GROUP_NOISE
+        noise = np.maximum(known / (shares.sum(0) + _NOISE_ROWS), _LEAST_NOISE)
         found = Fitted(fit(evidence, prior, noise=shares @ noise, weight=weight), noise)
     return found
 
@@ -133,15 +128,13 @@ def fit(
     noise: float | Floats = NOISE,
     weight: Floats | None = None,
     doubt: Floats = DOUBT,
-    with_overheads: bool = True,
+    fixed: Collection[str] = (),
 ) -> FamilyConstants:
     """Constants that explain the evidence, near `prior` where it is silent.
 
-    `noise` is one number or one per step, `weight` how many measurements each stands for.
-    Operators timed alone say nothing about overheads in a step: `with_overheads=False` keeps the
-    prior's.
+    `noise` is one number or one per step, `weight` how many measurements each stands for, `doubt`
+    how far each of NAMES may go, and `fixed` those of NAMES that stay as they are.
     """
-    fixed = (_FIXED, *(() if with_overheads else _OVERHEADS))
     problem = _Problem(
         evidence=evidence,
         prior=prior.logs(),
@@ -149,7 +142,7 @@ def fit(
         weight=np.ones(len(evidence)) if weight is None else weight,
         doubt=doubt,
     )
-    free = ~np.isin(NAMES, fixed)
+    free = ~np.isin(NAMES, list(fixed))
     logs = np.where(free, np.minimum(problem.prior, _MOST), problem.prior)
     value, gradient, curvature = problem.at(logs)
     damping = _FIRST_DAMPING

@@ -88,20 +88,24 @@ class AnalyticPredictor:
     def op_times(self, workload: Workload, device: Device) -> OpTimes:
         """Times of every operator of the step on one device, in execution order."""
         recipe, step = workload.recipe, workload.step
-        _check_precision(recipe.precision, device)
-        constants, _ = self._constants_for(recipe, device)
+        constants = self.constants_for(recipe, device)
         priced = price_step(step, device, recipe.precision, compiled=recipe.compile)
         return OpTimes(
             device_s=op_times(priced.columns, device, constants)[priced.row],
             host_s=priced.columns.launches[priced.row] * constants.dispatch_s,
         )
 
-    def _constants_for(self, recipe: Recipe, device: Device) -> tuple[FamilyConstants, str]:
+    def constants_for(self, recipe: Recipe, device: Device) -> FamilyConstants:
+        """What operators of such a step are priced with on the device."""
+        _check_precision(recipe.precision, device)
+        return self._family(recipe, device)[0]
+
+    def _family(self, recipe: Recipe, device: Device) -> tuple[FamilyConstants, str]:
         return self.constants.family(device.family, variants=_variants(recipe))
 
     def _trust(self, workload: Workload, device: Device) -> Trust:
         """The spread of cases like this one, and what speaks against them."""
-        _, key = self._constants_for(workload.recipe, device)
+        _, key = self._family(workload.recipe, device)
         if key.startswith("default"):
             notes = [f"the {device.family} family was never measured: default rates are used"]
             level = "default"

@@ -61,16 +61,6 @@ class PricedStep:
     columns: OpColumns
     row: Ints
 
-    @property
-    def counts(self) -> Ints:
-        """How often each row occurs in the step."""
-        return np.bincount(self.row, minlength=len(self.columns.group)).astype(np.int64)
-
-    @property
-    def launches(self) -> float:
-        """Kernels the host launches for the whole step."""
-        return float(self.columns.launches[self.row].sum())
-
 
 def price_step(step: Graph, device: Device, precision: str, *, compiled: bool) -> PricedStep:
     """What the roofline needs to know of a step on a device."""
