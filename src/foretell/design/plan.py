@@ -21,6 +21,7 @@ from foretell.errors import InputError
 from foretell.graph.graph import Floats
 from foretell.predictors.analytic import AnalyticPredictor
 from foretell.predictors.assemble import slowest
+from foretell.units import format_duration
 
 _ROUNDS = 4
 
@@ -92,13 +93,15 @@ def plan(
         features.step_s, features.processes, np.array([c.is_operator for c in candidates])
     )
     done = np.array([known.times[same_case(c.case, c.job)] for c in candidates], dtype=np.int64)
+    available = np.maximum(repeats - done, 0)
+    _check_affordable(cost_s[available > 0], budget_s)
     problem = problem_of(
         features,
         cost_s,
         known.group_noise,
         cells_of(features),
         measured=known.features,
-        available=np.maximum(repeats - done, 0),
+        available=available,
     )
     order = _within(problem, cost_s, budget_s, method, seed)
     bits = problem.information_bits(order)
@@ -148,6 +151,16 @@ def _within(problem: Problem, cost_s: Floats, budget_s: float, method: str, seed
             available=pool.available - used,
         )
     return order
+
+
+def _check_affordable(cost_s: Floats, budget_s: float) -> None:
+    if not len(cost_s):
+        raise InputError("every candidate was measured already: name others, or allow repeats")
+    if not budget_s >= cost_s.min():
+        raise InputError(
+            f"a budget of {format_duration(budget_s)} buys nothing: the cheapest candidate takes "
+            f"{format_duration(float(cost_s.min()))}"
+        )
 
 
 def _check_one_device(candidates: Sequence[Candidate]) -> None:
