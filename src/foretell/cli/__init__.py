@@ -9,6 +9,7 @@ import typer
 
 from foretell._version import __version__
 from foretell.cli.data import data
+from foretell.cli.design import design
 from foretell.cli.devices import devices
 from foretell.cli.measure import measure
 from foretell.cli.models import models
@@ -32,6 +33,7 @@ app = typer.Typer(
     epilog="Example: [bold]foretell predict timm:resnet50 --batch 256 --cluster h100-sxm[/bold]",
 )
 app.command(cls=SwitchCommand)(predict)
+app.command()(design)
 app.command()(devices)
 app.command()(models)
 app.command()(measure)

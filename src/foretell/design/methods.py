@@ -13,7 +13,7 @@ from foretell.design.spread import at_random, latin_hypercube
 from foretell.design.walk import optimal
 from foretell.errors import InputError, UnknownNameError
 
-DEFAULT_METHOD = "d-optimal"
+DEFAULT_METHOD = "v-optimal"
 
 
 class Method(Protocol):
@@ -25,9 +25,9 @@ class Method(Protocol):
 
 
 _METHODS: dict[str, Method] = {
+    "v-optimal": functools.partial(optimal, criterion=PredictionCriterion()),
     "d-optimal": functools.partial(optimal, criterion=DCriterion()),
     "a-optimal": functools.partial(optimal, criterion=TraceCriterion()),
-    "v-optimal": functools.partial(optimal, criterion=PredictionCriterion()),
     "latin-hypercube": latin_hypercube,
     "random": at_random,
 }
@@ -43,12 +43,17 @@ def method_names() -> list[str]:
     return list(_METHODS)
 
 
+def check_method(name: str) -> None:
+    """Refuse a name nobody knows."""
+    if name not in _METHODS:
+        raise UnknownNameError("method", name, _METHODS, f"use one of {', '.join(_METHODS)}")
+
+
 def choose(
     pool: Pool, budget_s: float, *, method: str = DEFAULT_METHOD, seed: int = 0
 ) -> list[int]:
     """What to measure next, in order."""
-    if method not in _METHODS:
-        raise UnknownNameError("method", method, _METHODS, f"use one of {', '.join(_METHODS)}")
+    check_method(method)
     if not budget_s > 0:
         raise InputError(f"a budget of {budget_s:g} s buys nothing: give one above zero")
     # Candidates that tell the same are as good as each other: chance decides, not their order.
