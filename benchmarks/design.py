@@ -29,7 +29,6 @@ from benchmarks.design_pools import (
 from benchmarks.sources import RESULTS, ROOT
 from foretell.design import choose, method_names
 from foretell.design.cells import Cells, cells_of
-from foretell.design.cost import measuring_cost_s
 from foretell.design.problem import problem_of
 from foretell.graph.graph import Floats
 from foretell.predictors.analytic.fit import GROUP_NOISE, Fitted, fit_with_noise, unfitted
@@ -37,6 +36,8 @@ from foretell.predictors.analytic.fit import GROUP_NOISE, Fitted, fit_with_noise
 BUDGETS = tuple(2.0**-power for power in range(6, -1, -1))
 """Shares of what about 300 random candidates cost."""
 _RANDOM_COUNT = 300
+_STEPS, _SETUP_S = 30, 0.1
+"""What a measurement of one operator costs: so many runs of it, and making its tensors."""
 _NEARLY = 1.05
 _IN_TURNS = "d-optimal, in turns"
 _OWN_ROWS = "d-optimal, own rows"
@@ -116,8 +117,7 @@ def curve(pool: KnownPool, way: str, seed: int, cells: Cells) -> list[tuple[floa
 
 
 def _operator_cost_s(step_s: Floats) -> Floats:
-    count = len(step_s)
-    return measuring_cost_s(step_s, np.ones(count, dtype=np.int64), np.ones(count, dtype=np.bool_))
+    return _SETUP_S + _STEPS * step_s
 
 
 def reached(errors: Sequence[float], target: float) -> float | None:

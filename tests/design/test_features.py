@@ -12,7 +12,7 @@ from foretell.api import Case, workload_of
 from foretell.comm import Constants as CommConstants
 from foretell.comm.constants import shipped_constants as shipped_collectives
 from foretell.design.cells import cells_of
-from foretell.design.cost import OPERATOR_SETUP_S, SETUP_S, measuring_cost_s
+from foretell.design.cost import OPERATOR_SETUP_S, SETUP_S, Effort
 from foretell.design.features import FEATURES, Features, Job, features_of
 from foretell.design.problem import problem_of
 from foretell.graph.sources.op_shape import OP_NAMES
@@ -113,12 +113,17 @@ def test_thousands_of_rows_a_second() -> None:
     assert time.perf_counter() - start < 2.0  # 0.1 s on an idle core
 
 
-def test_costs_grow_with_time_and_processes_and_operators_are_cheap_to_set_up() -> None:
-    step_s, processes = np.array([1.0, 1.0, 2.0, 1e-6]), np.array([1, 2, 1, 1])
-    model, pair, longer, tiny = measuring_cost_s(step_s, processes, np.array([False] * 3 + [True]))
-    assert pair - SETUP_S == pytest.approx(2 * (model - SETUP_S))
-    assert longer - SETUP_S == pytest.approx(2 * (model - SETUP_S))
-    assert tiny == pytest.approx(OPERATOR_SETUP_S, rel=1e-3)
+def test_costs_follow_what_sampling_takes() -> None:
+    step_s, processes = np.array([0.1, 0.1, 1.0, 20.0, 1e-6]), np.array([1, 2, 1, 1, 1])
+    effort = Effort(seconds=4.0, rounds=2)
+    found = effort.cost_s(step_s, processes, np.array([False] * 4 + [True]))
+    model, pair, slow, endless, tiny = found
+    assert model == pytest.approx(2 * (SETUP_S + 0.2 + 2.0))  # twenty steps agree after two seconds
+    assert pair == pytest.approx(2 * model)
+    assert slow == pytest.approx(2 * (SETUP_S + 2.0 + 5.0))  # five samples at least
+    assert endless == pytest.approx(2 * (SETUP_S + 40.0 + 16.0))  # but no more than four times 4 s
+    assert tiny == pytest.approx(2 * (OPERATOR_SETUP_S + 2.0), rel=1e-3)
+    assert Effort(seconds=0.4, rounds=1).cost_s(step_s, processes, np.ones(5, bool))[4] < 0.3
 
 
 def test_the_sweep_has_every_operator_in_several_sizes() -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from foretell._version import __version__
+from foretell.cli.calibrate import calibrate
 from foretell.cli.data import data
 from foretell.cli.design import design
 from foretell.cli.devices import devices
@@ -33,10 +34,11 @@ app = typer.Typer(
     epilog="Example: [bold]foretell predict timm:resnet50 --batch 256 --cluster h100-sxm[/bold]",
 )
 app.command(cls=SwitchCommand)(predict)
-app.command()(design)
 app.command()(devices)
 app.command()(models)
+app.command()(design)
 app.command()(measure)
+app.command()(calibrate)
 app.add_typer(data, name="data")
 
 

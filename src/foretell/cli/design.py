@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from foretell.cli.usage import whole_number
+from foretell.cli.usage import a_number, numbers, whole_number
 from foretell.errors import InputError
 
 if TYPE_CHECKING:
@@ -77,6 +77,18 @@ def design(
             parser=whole_number, help="Most measurements of one case.", rich_help_panel=_CHOICE
         ),
     ] = 1,
+    seconds: Annotated[
+        float,
+        typer.Option(
+            parser=a_number, help="Sampling of each case and round.", rich_help_panel=_CHOICE
+        ),
+    ] = 4.0,
+    rounds: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number, help="How often each case is taken up.", rich_help_panel=_CHOICE
+        ),
+    ] = 2,
     store: Annotated[
         Optional[Path],
         typer.Option(
@@ -101,6 +113,7 @@ def design(
     from foretell.cli.show import counted_progress, print_line
     from foretell.design import plan
     from foretell.design.candidates import captured
+    from foretell.design.cost import Effort
     from foretell.design.methods import check_method
     from foretell.units import parse_duration
 
@@ -108,16 +121,21 @@ def design(
     check_method(method)
     if repeats < 1:
         raise InputError(f"--repeats {repeats} allows no measurement: give 1 or more")
+    if rounds < 1 or not seconds > 0:
+        raise InputError("--rounds and --seconds must be above zero, or nothing is measured")
     where = cluster_of(cluster).spec
     options = {"mode": mode, "precision": precision}
     cases = _cases(
-        candidates, ops, models, _numbers("batch", batch), _numbers("nproc", nproc), where, options
+        candidates, ops, models, numbers("batch", batch), numbers("nproc", nproc), where, options
     )
     with counted_progress("capturing") as advance:
         found, left_out = captured(cases, lambda done: advance(done, len(cases)))
     runs, notes = _runs(store, where)
     notes += [f"{len(left_out)} cases left out: {left_out[0]}"] if left_out else []
-    chosen = plan(found, budget_s, method=method, seed=seed, repeats=repeats, runs=runs)
+    effort = Effort(seconds=seconds, rounds=rounds)
+    chosen = plan(
+        found, budget_s, method=method, seed=seed, repeats=repeats, runs=runs, effort=effort
+    )
     if out is not None:
         _write(chosen, out)
     if json_output:
@@ -155,17 +173,6 @@ def _cases(
 def _references(text: str) -> list[str]:
     """'timm:a,op:linear,in=8,out=4' -> ['timm:a', 'op:linear,in=8,out=4']."""
     return [part.strip() for part in re.split(r",(?=[^,=]*:)", text) if part.strip()]
-
-
-def _numbers(option: str, text: str) -> list[int]:
-    """'8,16' -> [8, 16]."""
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = [0]
-    if min(numbers) < 1:
-        raise InputError(f"--{option} {text!r} is not a list of whole numbers: write 8,16,32")
-    return numbers
 
 
 def _runs(store: Path | None, cluster: str) -> tuple[list[Run], list[str]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from foretell.cli.usage import a_number, whole_number
+from foretell.cli.usage import a_number, numbers, whole_number
 from foretell.errors import CannotError, InputError
 
 if TYPE_CHECKING:
@@ -144,7 +144,13 @@ def measure(
     where = Store(store) if store else default_store()
     task = _task(seconds, probe)
     chosen = _worlds(nproc, hosts or ["1"], threads)
-    jobs = _jobs(models or [], _numbers("batch", batch), _settings(option or []), chosen, task)
+    jobs = _jobs(
+        models or [],
+        numbers("batch", batch) if batch else [],
+        _settings(option or []),
+        chosen,
+        task,
+    )
     jobs += _tables(cases, ops, collectives, chosen, task)
     if not jobs:
         raise InputError(
@@ -176,7 +182,7 @@ def _task(seconds: float, probe: bool) -> Task:
 def _worlds(nproc: str, hosts: list[str], threads: int) -> list[World]:
     from foretell.measure.jobs import worlds
 
-    return worlds(_numbers("nproc", nproc) or [1], hosts, threads)
+    return worlds(numbers("nproc", nproc), hosts, threads)
 
 
 def _jobs(
@@ -204,13 +210,6 @@ def _tables(
         with progress("choosing operators this machine can run"):
             found += operator_jobs(chosen, task)
     return found + (collective_jobs(chosen, task) if collectives else [])
-
-
-def _numbers(name: str, text: str | None) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")] if text else []
-    except ValueError:
-        raise InputError(f"{name}={text!r} is not understood: write numbers and commas") from None
 
 
 def _settings(pairs: list[str]) -> dict[str, Any]:

@@ -53,6 +53,20 @@ def counted_progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
         yield advance
 
 
+@contextlib.contextmanager
+def timed_progress(what: str, budget_s: float) -> Iterator[Callable[[float, str], None]]:
+    """A bar on stderr that fills as time goes by; the yielded function takes (spent, doing)."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    quiet = not _status.is_terminal
+    with Progress(*columns, console=_status, transient=True, disable=quiet) as bar:
+        task = bar.add_task(what, total=budget_s)
+
+        def tell(spent_s: float, doing: str) -> None:
+            bar.update(task, completed=spent_s, description=f"{what}: {doing}" if doing else what)
+
+        yield tell
+
+
 def print_line(text: str) -> None:
     """One plain line on stdout."""
     print(text)

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from foretell.errors import one_line
+from foretell.errors import InputError, one_line
 
 
 def usage_sentence(error: Any) -> str:
@@ -32,3 +32,14 @@ def a_number(text: str | float) -> float:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is not a number") from None
+
+
+def numbers(option: str, text: str) -> list[int]:
+    """'8,16' -> [8, 16]."""
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        found = [0]
+    if min(found) < 1:
+        raise InputError(f"--{option} {text!r} is not a list of whole numbers: write 8,16,32")
+    return found

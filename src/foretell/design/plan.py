@@ -12,7 +12,7 @@ import numpy as np
 from foretell.api import Case
 from foretell.design.candidates import Candidate, plain
 from foretell.design.cells import cells_of
-from foretell.design.cost import measuring_cost_s
+from foretell.design.cost import USUAL_EFFORT, Effort
 from foretell.design.features import features_of
 from foretell.design.known import Run, known_from, same_case
 from foretell.design.methods import DEFAULT_METHOD, choose
@@ -78,6 +78,7 @@ def plan(
     seed: int = 0,
     repeats: int = 1,
     runs: Sequence[Run] = (),
+    effort: Effort = USUAL_EFFORT,
 ) -> Plan:
     """What to measure next on one kind of device, at most `repeats` times each.
 
@@ -89,9 +90,8 @@ def plan(
     predictor = AnalyticPredictor.shipped()
     known = known_from(runs, predictor)
     features = features_of([c.job for c in candidates], predictor, known.shift)
-    cost_s = measuring_cost_s(
-        features.step_s, features.processes, np.array([c.is_operator for c in candidates])
-    )
+    is_operator = np.array([c.is_operator for c in candidates])
+    cost_s = effort.cost_s(features.step_s, features.processes, is_operator)
     done = np.array([known.times[same_case(c.case, c.job)] for c in candidates], dtype=np.int64)
     available = np.maximum(repeats - done, 0)
     _check_affordable(cost_s[available > 0], budget_s)

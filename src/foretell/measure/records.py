@@ -26,7 +26,8 @@ def record_of(
     failed = next((a for a in answers if a.outcome != "ok"), None)
     common = _where(task, world, environment)
     if failed is not None:
-        return Record(**common, outcome=failed.outcome, reason=failed.reason)
+        spent = {"spent_s": sum(a.spent_s for a in answers)}
+        return Record(**common, outcome=failed.outcome, reason=failed.reason, metrics=spent)
     rounds = [a.step_s[steady_from(a.step_s) :] for a in answers]
     samples = [s for steady in rounds for s in steady]
     summary = summarise(samples)
@@ -38,6 +39,7 @@ def record_of(
         "reference_s": float(np.median([a.reference_s for a in answers])),
         "rounds": float(len(answers)),
         "round_spread": float(np.ptp([np.median(r) for r in rounds]) / summary.centre_s),
+        "spent_s": sum(a.spent_s for a in answers),
     }
     return Record(
         **common,
@@ -77,6 +79,7 @@ def collective_records(
                 time_low_s=summary.low_s,
                 time_high_s=summary.high_s,
                 samples=summary.samples,
+                metrics={"spent_s": answer.spent_s / len(answer.rows)},
             )
         )
     return found

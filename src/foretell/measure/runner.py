@@ -46,6 +46,8 @@ class Plan:
     check_memory: bool = True
     needs: str = ""
     """What a machine must have to be given jobs: a Ray resource, or a Slurm constraint."""
+    campaign: str = ""
+    """What the measurements are for, kept with each of them."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.rounds <= _MOST_ROUNDS:
@@ -81,6 +83,7 @@ def run_jobs(
     for world, tasks in by_world.items():
         with Crew(world) as crew:
             facts = environment(world.device, world.threads_each)
+            facts |= {"campaign": plan.campaign} if plan.campaign else {}
             for batch in _batches(tasks, _BATCH):
                 answers: list[list[Answer]] = [[] for _ in batch]
                 try:

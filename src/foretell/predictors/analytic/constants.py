@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -13,8 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from foretell.comm import Constants as CommConstants
+from foretell.comm.constants import shipped_constants as shipped_links
 from foretell.errors import InputError
 from foretell.graph.graph import Floats
+from foretell.parallel import OpTimes
 from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.assemble import Spread
 
@@ -95,11 +99,57 @@ class FamilyConstants:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Together:
+    """How processes on devices of a family exchange, and get in each other's way."""
+
+    links: CommConstants
+    """Links that were measured."""
+    slowdown: float = 1.0
+    """By how much operators take longer while the other processes compute."""
+    contention: float = 0.0
+    """By how much more while an exchange goes on."""
+    exchange_factor: float = 1.0
+    """By how much exchanges within a step take longer than alone."""
+    copy_bytes_per_s: float = math.inf
+    """Rate of copies into the buffers that are exchanged."""
+
+    def all_links(self) -> CommConstants:
+        """Those measured, and as shipped all others."""
+        return CommConstants(links={**shipped_links().links, **self.links.links})
+
+    def applied(self, times: OpTimes) -> OpTimes:
+        """Times of operators alone as they are among others."""
+        return dataclasses.replace(
+            times,
+            device_s=times.device_s * self.slowdown,
+            contention=self.contention,
+            exchange_factor=self.exchange_factor,
+            copy_bytes_per_s=self.copy_bytes_per_s,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        numbers = {name: float(f"{getattr(self, name):.5g}") for name in _TOGETHER}
+        return {"links": json.loads(self.links.to_json())["links"], **numbers}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Together:
+        """The reverse of to_dict."""
+        links = CommConstants.from_json(json.dumps({"links": data["links"]}), "of processes")
+        return cls(links=links, **{name: float(data[name]) for name in _TOGETHER})
+
+
+_TOGETHER = ("slowdown", "contention", "exchange_factor", "copy_bytes_per_s")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Constants:
     """Everything fitted: constants by key, spreads by key, and provenance."""
 
     families: Mapping[str, FamilyConstants]
     spreads: Mapping[str, Spread]
+    together: Mapping[str, Together] = field(default_factory=dict)
+    """By family, where it was measured."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def family(self, name: str, *, variants: tuple[str, ...] = ()) -> tuple[FamilyConstants, str]:
@@ -125,6 +175,7 @@ class Constants:
             {
                 "families": {k: f.to_dict() for k, f in self.families.items()},
                 "spreads": {k: [s.low, s.high] for k, s in self.spreads.items()},
+                "together": {k: t.to_dict() for k, t in self.together.items()},
                 "provenance": dict(self.provenance),
             },
             indent=1,
@@ -138,6 +189,7 @@ class Constants:
             return cls(
                 families={k: FamilyConstants.from_dict(v) for k, v in data["families"].items()},
                 spreads={k: Spread(low=v[0], high=v[1]) for k, v in data["spreads"].items()},
+                together={k: Together.from_dict(v) for k, v in data.get("together", {}).items()},
                 provenance=data.get("provenance", {}),
             )
         except (ValueError, KeyError, TypeError) as error:

@@ -76,14 +76,21 @@ class AnalyticPredictor:
         placed, run = self.play(workload, cluster)
         trust = self._trust(workload, slowest(cluster))
         if not cluster.is_single_device:
-            spread = trust.spread.or_wider(self.constants.spread(distributed_level(run)))
-            trust = dataclasses.replace(trust, spread=spread)
+            trust = dataclasses.replace(trust, spread=self._spread_together(cluster, run, trust))
         return assemble(placed, run, trust, self.name)
+
+    def _spread_together(self, cluster: Cluster, run: StepRun, trust: Trust) -> Spread:
+        measured = self.constants.spreads.get(f"{slowest(cluster).family}/together")
+        return trust.spread.or_wider(measured or self.constants.spread(distributed_level(run)))
 
     def play(self, workload: Workload, cluster: Cluster) -> tuple[Placed, StepRun]:
         """One step of the job, as it goes on its cluster."""
-        placed = place(workload, cluster)
-        return placed, run_step(placed, self.op_times(placed.local, slowest(cluster)))
+        placed, device = place(workload, cluster), slowest(cluster)
+        times = self.op_times(placed.local, device)
+        together = self.constants.together.get(device.family)
+        if together is None or cluster.is_single_device:
+            return placed, run_step(placed, times)
+        return placed, run_step(placed, together.applied(times), together.all_links())
 
     def op_times(self, workload: Workload, device: Device) -> OpTimes:
         """Times of every operator of the step on one device, in execution order."""

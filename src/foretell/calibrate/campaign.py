@@ -1,0 +1,135 @@
+"""A campaign: choose, measure, and choose again with what is known then, until the time is up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from foretell.calibrate.candidates import models, operators_and_models
+from foretell.data import Record
+from foretell.data.store import Store
+from foretell.design import plan
+from foretell.design.candidates import Candidate, plain
+from foretell.design.cost import Effort
+from foretell.design.known import runs_on
+from foretell.errors import InputError
+from foretell.measure.jobs import collective_jobs, job, not_yet_measured
+from foretell.measure.runner import Job, Plan, run_jobs
+from foretell.measure.task import Task
+from foretell.measure.world import World
+
+SHORTEST_S = 20.0
+"""A budget below this would be spent on starting processes."""
+_START_S = 6.0
+_SHARE_ALONE = 0.7
+"""Of the budget, for one process, where several are measured too."""
+_SHARE_OF_TURN = 0.35
+_COLLECTIVE_S = 1.5
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One choice that was measured."""
+
+    cluster: str
+    measured: int
+    spent_s: float
+    uncertainty: float
+    """Mean standard error of the candidates' predicted times that the choice aimed at."""
+
+
+Tell = Callable[[float, str], None]
+"""Called with the seconds spent so far and what is going on."""
+
+
+@dataclass(kw_only=True)
+class Campaign:
+    """Measurements of this machine, within a budget of time; goes on where it was interrupted."""
+
+    store: Store
+    budget_s: float
+    worlds: Sequence[World]
+    """Where steps are measured; all with the same threads, one of them with one process."""
+    name: str
+    """What this campaign measured carries its name, and counts as spent when it goes on."""
+    effort: Effort = field(default_factory=lambda: Effort(seconds=0.4, rounds=2))
+    seed: int = 0
+    tell: Tell = lambda spent_s, what: None
+
+    def __post_init__(self) -> None:
+        if self.budget_s < SHORTEST_S:
+            raise InputError(
+                f"a budget of {self.budget_s:g} s is spent on starting up: give "
+                f"{SHORTEST_S:g} s or more"
+            )
+        if len({w.device.id for w in self.worlds}) > 1:
+            raise InputError("processes with different threads are different devices: give one")
+        self._started = time.monotonic() - self._spent_before()
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds so far, those of earlier attempts included."""
+        return time.monotonic() - self._started
+
+    def records(self) -> list[Record]:
+        """Everything in the store that was measured on this machine."""
+        name = self.worlds[0].device.name
+        return [
+            r
+            for r in self.store.records(source="foretell")
+            if r.environment.get("device", {}).get("name") == name
+        ]
+
+    def run(self) -> Iterator[Turn]:
+        """Measure until the budget is spent."""
+        alone = [w for w in self.worlds if w.total == 1]
+        shared = [w for w in self.worlds if w.total > 1]
+        until_s = self.budget_s * (_SHARE_ALONE if shared else 1.0)
+        for world in alone:
+            self.tell(self.spent_s, "capturing candidates")
+            yield from self._turns(operators_and_models(world.cluster), world, until_s)
+        for number, world in enumerate(shared, start=1):
+            left_s = self.budget_s - until_s
+            self._measure(self._collectives(world), left_s / 2)
+            self.tell(self.spent_s, "capturing candidates")
+            until_s += left_s / (len(shared) - number + 1)
+            yield from self._turns(models(world.cluster), world, until_s)
+
+    def _turns(
+        self, candidates: Sequence[Candidate], world: World, until_s: float
+    ) -> Iterator[Turn]:
+        """Design, measure and design again."""
+        while (left_s := until_s - self.spent_s) > _START_S:
+            turn_s = left_s if left_s < 2 * SHORTEST_S else max(SHORTEST_S, left_s * _SHARE_OF_TURN)
+            try:
+                runs, _ = runs_on(world.device, self.records())
+                chosen = plan(
+                    candidates,
+                    (turn_s - _START_S) * world.total,
+                    runs=runs,
+                    effort=self.effort,
+                    seed=self.seed,
+                )
+            except InputError:  # everything is measured, or nothing left is cheap enough
+                return
+            task = Task(options={}, seconds=self.effort.seconds)
+            jobs = [job(plain(c.case), world, task) for c in chosen.choices]
+            before_s = self.spent_s
+            measured = self._measure(jobs, until_s - self.spent_s)
+            yield Turn(world.cluster, measured, self.spent_s - before_s, chosen.uncertainty_after)
+
+    def _collectives(self, world: World) -> list[Job]:
+        task = Task(options={}, seconds=_COLLECTIVE_S)
+        return not_yet_measured(collective_jobs([world], task), self.records())
+
+    def _measure(self, jobs: Sequence[Job], budget_s: float) -> int:
+        how = Plan(rounds=self.effort.rounds, budget_s=budget_s, seed=self.seed, campaign=self.name)
+        report = run_jobs(
+            jobs, self.store, how, lambda done, total, what: self.tell(self.spent_s, what)
+        )
+        return len(report.records)
+
+    def _spent_before(self) -> float:
+        mine = [r for r in self.records() if r.environment.get("campaign") == self.name]
+        return sum(r.metrics.get("spent_s", 0.0) for r in mine)
