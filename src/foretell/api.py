@@ -53,7 +53,8 @@ class Case(Settings):
         known = {f.name for f in dataclasses.fields(cls)}
         for name in values:
             if name not in known:
-                raise UnknownNameError("option", name, known)
+                hint = "'foretell predict --help' lists them"
+                raise UnknownNameError("option", name, known, hint)
         if "model" not in values:
             raise InputError("the case has no model: add one, such as timm:resnet50")
         return cls(**values)

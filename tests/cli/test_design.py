@@ -30,7 +30,7 @@ def cases(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str) -> str:
-    result = CliRunner().invoke(app, ["design", *arguments])
+    result = CliRunner().invoke(app, ["design", "--seconds", "0.1", "--rounds", "1", *arguments])
     assert result.exit_code == 0, f"{result.output}\n{result.exception}"
     return result.output
 

@@ -21,10 +21,24 @@ def test_what_was_measured_is_shown_and_kept(tmp_path: Path) -> None:
     done = run("measure", *SMALL, "--threads", "1", "--store", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "op:linear,in=32,out=32" in done.stdout
-    assert "1 measured, 0 without a time" in done.stdout
+    assert "1 measured, in " in done.stdout
     (record,) = Store(tmp_path).records()
     assert record.batch == 4
     assert len(record.resources) == 12
+
+
+def test_usage_is_drawn_and_operators_are_listed(tmp_path: Path) -> None:
+    plots, profiles = tmp_path / "plots", tmp_path / "profiles"
+    where = ("--store", str(tmp_path), "--plots", str(plots), "--profile", str(profiles))
+    done = run("measure", *SMALL, *where)
+    assert done.returncode == 0, done.stderr
+    (picture,), (table,) = plots.glob("*.svg"), profiles.glob("*.csv")
+    assert "utilisation" in picture.read_text()
+    lines = table.read_text().splitlines()
+    assert lines[0] == "operator,shapes,calls,seconds"
+    assert any(line.startswith("mm,") for line in lines)
+    (record,) = Store(tmp_path).records()
+    assert record.metrics["mm_op_s"] > 0
 
 
 def test_json_holds_the_records(tmp_path: Path) -> None:
@@ -46,8 +60,10 @@ def test_resuming_measures_only_what_is_missing(tmp_path: Path) -> None:
     [
         ((), "nothing to measure"),
         (("--batch", "8"), "name one"),
-        ((*SMALL, "--nproc", "0"), "nproc=0"),
-        ((*SMALL, "--nproc", "two"), "nproc='two'"),
+        ((*SMALL, "--nproc", "0"), "--nproc '0'"),
+        ((*SMALL, "--nproc", "two"), "--nproc 'two'"),
+        ((*SMALL, "--plots", "p", "--no-probe"), "give one of them"),
+        ((*SMALL, "--plots", "p", "--engine", "ray"), "leave out --engine ray"),
         ((*SMALL, "--hosts", "2@slow"), "rate 'slow'"),
         ((*SMALL, "--set", "precison=bf16"), "did you mean precision"),
         ((*SMALL, "--set", "bf16"), "--set option=value"),

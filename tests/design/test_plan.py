@@ -20,6 +20,7 @@ from foretell.design.candidates import (
     operator_cases,
     plain,
 )
+from foretell.design.cost import Effort
 from foretell.design.known import known_from, runs_on
 from foretell.errors import InputError
 from foretell.graph.sources.op_sweep import sweep_ops
@@ -29,6 +30,7 @@ from foretell.predictors.analytic.elasticity import stack
 from foretell.predictors.analytic.fit import sample_of
 
 WHERE = "a100-80gb"
+BRIEF = Effort(seconds=0.1, rounds=1)
 
 
 @pytest.fixture(scope="module")
@@ -58,28 +60,28 @@ def record_of(candidate: Candidate, time_s: float) -> Record:
 def test_a_plan_stays_within_its_budget_and_lowers_the_uncertainty(
     operators: list[Candidate], method: str
 ) -> None:
-    made = plan(operators, 5.0, method=method)
+    made = plan(operators, 5.0, method=method, effort=BRIEF)
     assert 4.0 < made.cost_s <= 5.0
     assert len(set(keys(made))) == len(made.choices)
     assert made.uncertainty_after < made.uncertainty_before
     assert all(c.information_bits > 0 for c in made.choices)
-    assert keys(plan(operators, 5.0, method=method)) == keys(made)
+    assert keys(plan(operators, 5.0, method=method, effort=BRIEF)) == keys(made)
 
 
 def test_a_case_is_repeated_only_where_that_is_allowed(operators: list[Candidate]) -> None:
-    once, thrice = (plan(operators[:5], 100.0, repeats=r) for r in (1, 3))
+    once, thrice = (plan(operators[:5], 100.0, repeats=r, effort=BRIEF) for r in (1, 3))
     assert len(once.choices) == 5
     assert len(thrice.choices) == 15
     assert len(set(keys(thrice))) == 5
 
 
 def test_measured_cases_are_known_and_others_come_next(operators: list[Candidate]) -> None:
-    first = plan(operators, 3.0)
+    first = plan(operators, 3.0, effort=BRIEF)
     chosen = set(keys(first))
     records = [record_of(c, 1e-4) for c in operators if (c.case.model, c.case.batch) in chosen]
     runs, strange = runs_on(device(WHERE), records)
     assert (len(runs), strange) == (len(first.choices), 0)
-    second = plan(operators, 3.0, runs=runs)
+    second = plan(operators, 3.0, runs=runs, effort=BRIEF)
     assert second.measured == len(runs)
     assert not chosen & set(keys(second))
     assert second.uncertainty_before < first.uncertainty_before
@@ -177,10 +179,10 @@ def test_what_cannot_be_meant_is_refused() -> None:
         plan([], 10.0)
     one = captured([Case(model="op:gelu,width=64", batch=8, cluster=WHERE)])[0]
     with pytest.raises(InputError, match=r"buys nothing: the cheapest candidate takes 10\d ms"):
-        plan(one, 0.01)
+        plan(one, 0.01, effort=BRIEF)
     runs, _ = runs_on(device(WHERE), [record_of(one[0], 1e-4)])
     with pytest.raises(InputError, match="measured already"):
-        plan(one, 10.0, runs=runs)
+        plan(one, 10.0, runs=runs, effort=BRIEF)
     mixed = [
         Candidate(case, workload_of(case))
         for case in (

@@ -284,15 +284,26 @@ def _of_sources(table: Any, sources: list[str] | None) -> Any:
 
 
 def _readable(name: str, value: Any) -> str:
+    from foretell.data.record import RESOURCES
+
+    if name == "resources":
+        value = dict(zip(RESOURCES, value, strict=True))
+    if isinstance(value, dict):
+        return "\n".join(f"{path} = {_readable(path, v)}" for path, v in _leaves(value))
     if name.endswith("_s") and not name.endswith("_per_s"):
         return format_duration(value)
     if name.endswith("_bytes"):
         return format_bytes(value)
-    if isinstance(value, dict):
-        return "\n".join(f"{key} = {_readable(key, v)}" for key, v in value.items())
-    if isinstance(value, tuple):
-        return ", ".join(f"{number:g}" for number in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """What a nested mapping holds, by names with dots."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def _fault_lines(found: list[Fault]) -> Iterator[str]:

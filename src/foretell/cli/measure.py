@@ -13,6 +13,7 @@ from foretell.errors import CannotError, InputError
 if TYPE_CHECKING:
     from foretell.data import Record
     from foretell.data.store import Store
+    from foretell.measure.details import Details
     from foretell.measure.runner import Job, Plan, Report
     from foretell.measure.task import Task
     from foretell.measure.world import World
@@ -113,6 +114,20 @@ def measure(
         bool,
         typer.Option(help="Sample usage of processor, memory, network.", rich_help_panel=_HOW),
     ] = True,
+    plots: Annotated[
+        Optional[Path],
+        typer.Option(
+            help="Folder for a picture of each workload's usage over time.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
+    profile: Annotated[
+        Optional[Path],
+        typer.Option(
+            help="Folder for a table of each workload's operators and their times.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = None,
     resume: Annotated[
         bool,
         typer.Option(
@@ -142,7 +157,8 @@ def measure(
     from foretell.units import parse_duration
 
     where = Store(store) if store else default_store()
-    task = _task(seconds, probe)
+    task = _task(seconds, probe, profile is not None)
+    details = _details(plots, profile, probe, engine)
     chosen = _worlds(nproc, hosts or ["1"], threads)
     jobs = _jobs(
         models or [],
@@ -167,16 +183,27 @@ def measure(
         raise InputError(
             f"needs={needs!r} chooses among machines: give --engine ray or slurm as well"
         )
-    report = _run(jobs, where, Plan(rounds=rounds, budget_s=budget_s, needs=needs), engine)
+    plan = Plan(rounds=rounds, budget_s=budget_s, needs=needs, details=details)
+    report = _run(jobs, where, plan, engine)
     _show(report, where.directory, json_output)
 
 
-def _task(seconds: float, probe: bool) -> Task:
+def _task(seconds: float, probe: bool, profile: bool) -> Task:
     from foretell.measure.task import Task
 
     if not 0 < seconds <= _LONGEST_S:
         raise InputError(f"seconds={seconds:g} must be more than 0 and at most {_LONGEST_S}")
-    return Task(options={}, seconds=seconds, probe=probe)
+    return Task(options={}, seconds=seconds, probe=probe, profile=profile)
+
+
+def _details(plots: Path | None, profile: Path | None, probe: bool, engine: str) -> Details:
+    from foretell.measure.details import Details
+
+    if engine != "local" and (plots or profile):
+        raise InputError(f"--plots and --profile stay on one machine: leave out --engine {engine}")
+    if plots and not probe:
+        raise InputError("--plots shows what --no-probe leaves out: give one of them")
+    return Details(plots, profile)
 
 
 def _worlds(nproc: str, hosts: list[str], threads: int) -> list[World]:
@@ -276,16 +303,18 @@ def _show(report: Report, directory: Path, json_output: bool) -> None:
     print_table(table)
     good = sum(r.ok for r in report.records)
     left = f", {report.left} left for lack of time" if report.left else ""
-    print_line(
-        f"{good} measured, {len(report.records) - good} without a time{left}, in {directory}"
-    )
+    bad = len(report.records) - good
+    without = f", {bad} without a time" if bad else ""
+    print_line(f"{good} measured{without}{left}, in {directory}")
     load = max((r.environment.get("load_1m", 0.0) for r in report.records), default=0.0)
     if load > _BUSY_LOAD:
         print_line(
             f"note: the machine was busy (load {load:.1f}) before this began: times may be long"
         )
     if report.records and not good:
-        raise CannotError("no workload could be measured: the table says why")
+        refused = all(r.outcome == "refused" for r in report.records)
+        kind = InputError if refused else CannotError
+        raise kind("no workload could be measured: the table says why")
 
 
 def _named(record: Record) -> str:

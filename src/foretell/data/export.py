@@ -57,6 +57,11 @@ def plain(record: Record) -> dict[str, Any]:
 @contextlib.contextmanager
 def whole_file(path: Path, *, binary: bool) -> Iterator[IO[Any]]:
     """A stream to a file that takes its name once all is written."""
+    if not path.parent.is_dir():
+        raise InputError(
+            f"{str(path)!r} cannot be written: there is no directory {str(path.parent)!r}; make it "
+            "or name another"
+        )
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.part")
     try:
         text = {} if binary else {"encoding": "utf-8", "newline": ""}

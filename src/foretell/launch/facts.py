@@ -111,8 +111,8 @@ class Facts:
     def note_yielding(self, name: str, weak: Fact, strong: Fact) -> None:
         """Note what was said and what is used instead."""
         self.note(
-            f"{name.replace('_', ' ')} {weak.value} ({weak.where}) gives way to {strong.value} "
-            f"({strong.where})"
+            f"{name.replace('_', ' ')} {weak.value} ({weak.where}) gives way to "
+            f"{strong.value if strong.value else 'none'} ({strong.where})"
         )
 
     def note_unknown(self, word: str, where: str, option: str) -> None:

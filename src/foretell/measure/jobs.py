@@ -51,7 +51,8 @@ def case_jobs(path: Path, chosen: Sequence[World], task: Task) -> list[Job]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"case file {str(path)!r} cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"case file {str(path)!r} cannot be read: {reason}") from error
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue

@@ -40,6 +40,7 @@ def record_of(
         "rounds": float(len(answers)),
         "round_spread": float(np.ptp([np.median(r) for r in rounds]) / summary.centre_s),
         "spent_s": sum(a.spent_s for a in answers),
+        **_operators(answers[-1]),
     }
     return Record(
         **common,
@@ -54,6 +55,15 @@ def record_of(
         resources=_resources(answers),
         metrics=metrics,
     )
+
+
+def _operators(answer: Answer) -> dict[str, float]:
+    """Seconds per step of every kind of operator, where it was profiled."""
+    found: dict[str, float] = {}
+    for row in answer.operators:
+        name = f"{row['operator']}_op_s"
+        found[name] = found.get(name, 0.0) + row["calls"] * row["seconds"]
+    return found
 
 
 def _resources(answers: Sequence[Answer]) -> tuple[float, ...]:

@@ -15,6 +15,7 @@ from foretell.data import Record
 from foretell.data.store import Store
 from foretell.errors import ForetellError, InputError
 from foretell.measure.crew import Crew
+from foretell.measure.details import Details
 from foretell.measure.environment import environment
 from foretell.measure.records import collective_records, record_of
 from foretell.measure.task import Answer, Task
@@ -48,6 +49,8 @@ class Plan:
     """What a machine must have to be given jobs: a Ray resource, or a Slurm constraint."""
     campaign: str = ""
     """What the measurements are for, kept with each of them."""
+    details: Details = field(default_factory=Details)
+    """What is kept beside the records."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.rounds <= _MOST_ROUNDS:
@@ -102,6 +105,9 @@ def run_jobs(
                         for record in _records(task, world, given, facts)
                     ]
                     store.append(found)
+                for task, given in zip(batch, answers, strict=True):
+                    if given:
+                        plan.details.keep(task, world, given)
                 report.records += found
                 report.left += sum(not given for given in answers)
                 progress(done, len(jobs), "")

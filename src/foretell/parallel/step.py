@@ -198,4 +198,4 @@ def _phases(
         found["loop"] = work.times.loop_s
     if work.layout.pp > 1:
         found["bubble"] = pipeline.end_s[rank] - busy_s
-    return found
+    return {name: float(seconds) for name, seconds in found.items()}

@@ -102,7 +102,8 @@ def _complete(name: str, given: Mapping[str, int]) -> OpShape:
             raise InputError(f"op:{name}: {key}={value} must be between 1 and {_MOST}")
     missing = [key for key in needed if key not in given]
     if missing:
-        raise InputError(f"op:{name} lacks {' and '.join(missing)}: add {missing[0]}=NUMBER")
+        added = ",".join(f"{key}=NUMBER" for key in missing)
+        raise InputError(f"op:{name} lacks {' and '.join(missing)}: add {added}")
     sizes = {key: given[key] for key in needed} | {k: given.get(k, v) for k, v in usual.items()}
     _check(name, sizes)
     return OpShape(name, sizes)

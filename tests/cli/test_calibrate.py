@@ -1,0 +1,54 @@
+"""foretell calibrate: a real campaign of some seconds, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from foretell.cli import _run, app
+from foretell.data.store import Store
+
+
+def test_a_campaign_measures_fits_and_goes_on(tmp_path: Path) -> None:
+    out, store = tmp_path / "mine.json", tmp_path / "store"
+    arguments = ["calibrate", "--nproc", "1,2", "--out", str(out), "--store", str(store), "--json"]
+    answer = json.loads(CliRunner().invoke(app, [*arguments, "--budget", "50s"]).output)
+    assert answer["operators"] + answer["steps"] >= 5
+    assert answer["collectives"] >= 8
+    assert answer["spent_s"] < 50 + 25  # a step under way is finished, and captures take a while
+    records = list(Store(store).records())
+    assert {r.environment["campaign"] for r in records} == {"mine.json"}
+    assert sum(r.metrics["spent_s"] for r in records) <= answer["spent_s"]
+
+    again = json.loads(CliRunner().invoke(app, [*arguments, "--budget", "20s"]).output)
+    assert again["turns"] == []  # all of it was spent before
+    assert again["steps"] == answer["steps"]
+
+    case = ["predict", "timm:resnet10t", "--batch", "2", "--cluster", "local@1", "--json"]
+    shipped, mine = (
+        json.loads(CliRunner().invoke(app, [*case, *more]).output)["step_time_s"]["value"]
+        for more in ([], ["--predictor", str(out)])
+    )
+    assert mine != shipped
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--budget", "5s"], "give 20 s or more"),
+        (["--budget", "soon"], "soon"),
+        (["--budget", "1m", "--out", "mine.txt"], "must end in .json"),
+        (["--budget", "1m", "--out", "nowhere/mine.json"], "there is no directory 'nowhere'"),
+        (["--budget", "1m", "--nproc", "0"], "not a list of whole numbers"),
+    ],
+)
+def test_wrong_calls_are_one_sentence(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run(["calibrate", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
