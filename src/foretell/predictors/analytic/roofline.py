@@ -113,7 +113,7 @@ def shape_columns(
         tile_s=np.where(is_gemm, 2 * _TILE**2 * k * device.sm_count / peak_flops_per_s, np.inf),
         waves=np.where(is_gemm, waves, np.inf),
         tile_fill=np.where(is_gemm, n / np.maximum(np.ceil(n / 32) * 32, 1), 1.0),
-        launches=np.where(sequential, np.maximum(batch, 1), _launches(group)),
+        launches=np.where(sequential, np.maximum(batch, 1), launches_of(group)),
     )
 
 
@@ -182,7 +182,8 @@ def _peaks(graph: Graph, device: Device, precision: str, group: Ints) -> Floats:
     )
 
 
-def _launches(group: Ints) -> Floats:
+def launches_of(group: Ints) -> Floats:
+    """Kernels of an operator of each group."""
     launches = np.ones(len(group))
     for name, count in _LAUNCHES.items():
         launches[group == GROUP_INDEX[name]] = count

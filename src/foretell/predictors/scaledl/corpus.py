@@ -1,0 +1,153 @@
+"""Measured steps as one block of numbers: distinct operators once, steps as counts of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from foretell.graph.graph import Bools, Floats, Ints
+from foretell.predictors.scaledl.setting import Setting
+from foretell.predictors.scaledl.table import OpTable
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Corpus:
+    """Operators as columns, steps as runs of (operator, count)."""
+
+    shape: np.ndarray
+    """[operators, COLUMNS] float32."""
+    group: Ints
+    name: Ints
+    """Index into `names`."""
+    unit: Ints
+    flops: Floats
+    nbytes: Floats
+    tiles: Floats
+    launches: Floats
+    names: tuple[str, ...]
+    start: Ints
+    """[steps + 1] offsets into `op` and `count`."""
+    op: Ints
+    count: Floats
+    setting: Ints
+    """Per step, index into `settings`."""
+    settings: tuple[Setting, ...]
+    measured_s: Floats
+    weight: Floats
+    keys: tuple[str, ...]
+    """Of each step: what may not be split between fitting and judging."""
+    labels: tuple[str, ...]
+    """Of each step: for ledgers."""
+
+    def __len__(self) -> int:
+        return len(self.measured_s)
+
+    def rows(self, keep: Bools | Ints) -> Ints:
+        """Numbers of the steps that are kept."""
+        keep = np.asarray(keep)
+        return np.flatnonzero(keep) if keep.dtype == np.bool_ else keep
+
+
+@dataclass
+class CorpusBuilder:
+    """Collects steps; identical operators are kept once."""
+
+    _rows: dict[bytes, int] = field(default_factory=dict)
+    _names: dict[str, int] = field(default_factory=dict)
+    _settings: dict[tuple[object, ...], int] = field(default_factory=dict)
+    _columns: list[list[np.ndarray]] = field(default_factory=list)
+    _steps: list[tuple[np.ndarray, np.ndarray, int, float, float, str, str]] = field(
+        default_factory=list
+    )
+    settings: list[Setting] = field(default_factory=list)
+
+    def add(
+        self,
+        table: OpTable,
+        passes: Floats,
+        setting: Setting,
+        measured_s: float,
+        *,
+        key: str,
+        label: str,
+        weight: float = 1.0,
+    ) -> None:
+        """One measured step; `passes` says how often each of its operators runs."""
+        count = np.bincount(table.row, passes, len(table))
+        used = np.flatnonzero(count > 0)
+        names = np.array([self._names.setdefault(n, len(self._names)) for n in table.name])
+        block = np.concatenate(
+            [
+                table.shape[used].astype(np.float32),
+                np.stack(
+                    [
+                        table.group[used],
+                        names[used],
+                        table.unit[used],
+                        table.flops[used],
+                        table.nbytes[used],
+                        table.tiles[used],
+                        table.launches[used],
+                    ],
+                    1,
+                ),
+            ],
+            1,
+        )
+        ids = np.array([self._row_of(row) for row in block], dtype=np.int64)
+        where = self._setting_of(setting)
+        self._steps.append((ids, count[used], where, measured_s, weight, key, label))
+
+    def _row_of(self, row: np.ndarray) -> int:
+        digest = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
+        known = self._rows.get(digest)
+        if known is None:
+            known = self._rows[digest] = len(self._rows)
+            self._columns.append(row)
+        return known
+
+    def _setting_of(self, setting: Setting) -> int:
+        key = (setting.device, setting.features.tobytes())
+        if key not in self._settings:
+            self._settings[key] = len(self.settings)
+            self.settings.append(setting)
+        return self._settings[key]
+
+    def build(self) -> Corpus:
+        """Everything collected."""
+        columns = np.array(self._columns)
+        rest = columns[:, -7:]
+        ids, counts, where, seconds, weights, keys, labels = zip(*self._steps, strict=True)
+        return Corpus(
+            shape=columns[:, :-7].astype(np.float32),
+            group=rest[:, 0].astype(np.int64),
+            name=rest[:, 1].astype(np.int64),
+            unit=rest[:, 2].astype(np.int64),
+            flops=rest[:, 3],
+            nbytes=rest[:, 4],
+            tiles=rest[:, 5],
+            launches=rest[:, 6],
+            names=tuple(self._names),
+            start=np.concatenate([[0], np.cumsum([len(i) for i in ids])]).astype(np.int64),
+            op=np.concatenate(ids),
+            count=np.concatenate(counts),
+            setting=np.array(where, dtype=np.int64),
+            settings=tuple(self.settings),
+            measured_s=np.array(seconds),
+            weight=np.array(weights),
+            keys=tuple(keys),
+            labels=tuple(labels),
+        )
+
+
+def slices(corpus: Corpus, rows: Sequence[int] | Ints) -> tuple[Ints, Floats, Ints]:
+    """(operator, count, which of `rows`) of several steps, flat."""
+    rows = np.asarray(rows)
+    lengths = corpus.start[rows + 1] - corpus.start[rows]
+    owner = np.repeat(np.arange(len(rows)), lengths)
+    first = np.repeat(corpus.start[rows] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
+    at = first + np.arange(len(owner))
+    return corpus.op[at], corpus.count[at], owner

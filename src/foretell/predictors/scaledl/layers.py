@@ -1,0 +1,179 @@
+"""The layer model as a torch module: a roofline whose efficiencies a small network learns.
+
+    compute = FLOPs / peak x e^a x (1 + e^h / waves)^alpha x (1 + e^g us / (FLOPs / peak))^beta
+    memory  = bytes / bandwidth x e^b x (1 + e^f us / (bytes / bandwidth))^gamma / cache gain
+    time    = launches x overhead x e^o + (compute^p + memory^p)^(1/p)
+
+The network sees an operator's shape and the setting, never the amount of work or the device's
+rates. With alpha + beta <= 1 and gamma <= 1, more work never takes less time, and a device with a
+higher peak or bandwidth is never slower. `numbers.py` evaluates the same without torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from foretell.predictors.analytic.rates import GROUPS
+from foretell.predictors.scaledl.setting import SETTING_NAMES
+from foretell.predictors.scaledl.table import COLUMNS, UNITS
+
+SHARPNESS = 3.0
+HOST_SHARPNESS = 4.0
+OVERHEAD_S, DISPATCH_S, MICRO_S = 3e-6, 6e-6, 1e-6
+MOST_RHO = 0.6
+OUTPUTS = (
+    "compute",
+    "memory",
+    "overhead",
+    "waves",
+    "short_compute",
+    "short_memory",
+    "cache",
+    "share_waves",
+    "share_short",
+    "share_none",
+    "share_memory",
+    "rho_compute",
+    "rho_memory",
+)
+_START = {"compute": 0.5, "memory": 0.3, "waves": -1.0, "cache": 0.0, "rho_compute": -2.0}
+_START |= {"short_compute": 0.0, "short_memory": 0.0, "share_memory": 0.0, "rho_memory": -2.0}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Widths of the network."""
+
+    names: int
+    devices: int
+    hidden: int = 96
+    group_width: int = 12
+    name_width: int = 8
+    device_width: int = 6
+
+
+@dataclass(frozen=True)
+class Operators:
+    """A batch of operators, each with the setting it runs in."""
+
+    shape: Tensor
+    group: Tensor
+    name: Tensor
+    unit: Tensor
+    log_flops: Tensor
+    log_bytes: Tensor
+    log_tiles: Tensor
+    launches: Tensor
+    setting: Tensor
+    """[n, SETTING_NAMES]."""
+    device: Tensor
+    """Index of the embedding; 0 for devices not seen in training."""
+    spec: Tensor
+    """[n, DEVICE_NAMES], logarithms."""
+    reference: Tensor
+    """The same of the device whose peers these are."""
+
+
+class LayerModel(nn.Module):
+    """Seconds of operators."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.sizes = sizes
+        self.group = nn.Embedding(len(GROUPS), sizes.group_width)
+        self.name = nn.Embedding(sizes.names + 1, sizes.name_width)
+        self.device = nn.Embedding(sizes.devices + 1, sizes.device_width)
+        width = (
+            len(COLUMNS)
+            + len(UNITS)
+            + len(SETTING_NAMES)
+            + sizes.group_width
+            + sizes.name_width
+            + sizes.device_width
+        )
+        self.first = nn.Linear(width, sizes.hidden)
+        self.second = nn.Linear(sizes.hidden, sizes.hidden)
+        self.last = nn.Linear(sizes.hidden, len(OUTPUTS))
+        self.host = nn.Linear(len(SETTING_NAMES) + sizes.device_width, 1)
+        nn.init.normal_(self.group.weight, std=0.5)
+        nn.init.normal_(self.name.weight, std=0.3)
+        nn.init.zeros_(self.device.weight)
+        nn.init.normal_(self.last.weight, std=0.01)
+        nn.init.zeros_(self.host.weight)
+        nn.init.zeros_(self.host.bias)
+        with torch.no_grad():
+            self.last.bias.copy_(torch.tensor([_START.get(name, 0.0) for name in OUTPUTS]))
+
+    def hidden(self, ops: Operators) -> Tensor:
+        """What the network makes of each operator."""
+        unit = nn.functional.one_hot(ops.unit, len(UNITS)).to(ops.shape.dtype)
+        parts = (
+            ops.shape,
+            unit,
+            ops.setting,
+            self.group(ops.group),
+            self.name(ops.name),
+            self.device(ops.device),
+        )
+        first = nn.functional.silu(self.first(torch.cat(parts, 1)))
+        return first + nn.functional.silu(self.second(first))
+
+    def seconds(self, ops: Operators, hidden: Tensor | None = None) -> Tensor:
+        """Time of every operator."""
+        made = self.last(self.hidden(ops) if hidden is None else hidden)
+        out = dict(zip(OUTPUTS, made.unbind(1), strict=True))
+        log_compute = self._log_compute(ops, out)
+        log_memory = self._log_memory(ops, out)
+        busy = torch.exp(
+            torch.logaddexp(SHARPNESS * log_compute, SHARPNESS * log_memory) / SHARPNESS
+        )
+        return ops.launches * OVERHEAD_S * torch.exp(out["overhead"]) + busy
+
+    def _log_compute(self, ops: Operators, out: dict[str, Tensor]) -> Tensor:
+        peak, usual = _unit(ops.spec, ops.unit), _unit(ops.reference, ops.unit)
+        rho = MOST_RHO * torch.sigmoid(out["rho_compute"])
+        ideal = ops.log_flops - (1 - rho) * peak - rho * usual
+        waves = ops.log_tiles - ops.spec[:, 2]
+        shares = torch.softmax(
+            torch.stack([out["share_waves"], out["share_short"], out["share_none"]], 1), 1
+        )
+        short = nn.functional.softplus(out["short_compute"] + _LOG_MICRO - ideal)
+        return ideal + (
+            out["compute"]
+            + shares[:, 0] * nn.functional.softplus(out["waves"] - waves)
+            + shares[:, 1] * short
+        )
+
+    def _log_memory(self, ops: Operators, out: dict[str, Tensor]) -> Tensor:
+        rho = MOST_RHO * torch.sigmoid(out["rho_memory"])
+        ideal = ops.log_bytes - (1 - rho) * ops.spec[:, 0] - rho * ops.reference[:, 0]
+        short = nn.functional.softplus(out["short_memory"] + _LOG_MICRO - ideal)
+        cached = torch.sigmoid(ops.spec[:, 1] - ops.log_bytes)
+        gain = torch.log1p(torch.exp(out["cache"]) * cached)
+        return ideal + out["memory"] + torch.sigmoid(out["share_memory"]) * short - gain
+
+    def dispatch_s(self, setting: Tensor, device: Tensor) -> Tensor:
+        """Host time of one launch in each setting."""
+        made = self.host(torch.cat([setting, self.device(device)], 1))
+        return DISPATCH_S * torch.exp(made[:, 0])
+
+
+_LOG_MICRO = float(torch.log(torch.tensor(MICRO_S)))
+
+
+def _unit(spec: Tensor, unit: Tensor) -> Tensor:
+    return spec[:, 3:].gather(1, unit[:, None])[:, 0]
+
+
+def step_seconds(
+    op_s: Tensor, count: Tensor, owner: Tensor, launches: Tensor, dispatch_s: Tensor
+) -> Tensor:
+    """Time of steps: what the device takes, or the host that launches, whichever is longer."""
+    steps = len(dispatch_s)
+    device_s = torch.zeros(steps).index_add_(0, owner, op_s * count)
+    host_s = torch.zeros(steps).index_add_(0, owner, launches * count) * dispatch_s
+    both = torch.stack([device_s.log(), (host_s + 1e-12).log()], 1)
+    return torch.exp(torch.logsumexp(HOST_SHARPNESS * both, 1) / HOST_SHARPNESS)

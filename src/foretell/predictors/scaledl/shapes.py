@@ -1,0 +1,214 @@
+"""What an operator's shape says about how well it runs: numbers that do not grow with the batch.
+
+How much work there is stays apart (OpTable): a learned efficiency that only sees the shape of one
+sample can never make more work take less time.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from foretell.graph.graph import Floats, Kinds
+from foretell.graph.ops import DType, OpClass
+
+SHAPE_NAMES = (
+    "has_gemm",
+    "log_n",
+    "log_k",
+    "log_m",
+    "n_grows",
+    "k_grows",
+    "m_grows",
+    "waste_n8",
+    "waste_n32",
+    "waste_n128",
+    "waste_k8",
+    "waste_k32",
+    "odd_n",
+    "odd_k",
+    "log_kernel",
+    "log_kernel_width",
+    "log_stride",
+    "log_groups",
+    "log_in_per_group",
+    "log_out_per_group",
+    "odd_in_per_group",
+    "odd_out_per_group",
+    "dilated",
+    "transposed",
+    "log_height",
+    "log_width",
+    "log_height_out",
+    "log_queries",
+    "log_keys",
+    "log_head",
+    "causal",
+    "log_channels",
+    "log_last",
+    "log_middle",
+    "dimensions",
+    "inputs",
+    "outputs",
+    "log_written_per_read",
+    "log_broadcast",
+    "bytes_in",
+    "bytes_out",
+    "changes_format",
+)
+"""Columns of `shape_rows`; logarithms to the base of two, divided by eight."""
+_INDEX = {name: i for i, name in enumerate(SHAPE_NAMES)}
+_LOG_UNIT = 8.0
+_FLOATS = tuple(d for d in DType if d.is_float)
+
+
+def shape_rows(kinds: Kinds) -> Floats:
+    """[kinds, SHAPE_NAMES]; not to be written to."""
+    return _shape_rows(kinds)
+
+
+@functools.lru_cache(maxsize=512)
+def _shape_rows(kinds: Kinds) -> Floats:
+    rows = np.zeros((len(kinds), len(SHAPE_NAMES)))
+    for i in range(len(kinds)):
+        for name, value in _shape(kinds, i).items():
+            rows[i, _INDEX[name]] = value
+    rows.flags.writeable = False
+    return rows
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """One tensor of an operator; sizes that grow with the batch count as one."""
+
+    dims: tuple[int, ...]
+    grows: tuple[bool, ...]
+    dtype: DType
+
+    @property
+    def still(self) -> tuple[int, ...]:
+        """Sizes of one sample."""
+        return tuple(1 if g else d for d, g in zip(self.dims, self.grows, strict=True))
+
+    @property
+    def numel(self) -> int:
+        """Elements of one sample."""
+        return math.prod(self.dims)
+
+
+def _shape(kinds: Kinds, i: int) -> dict[str, float]:
+    inputs, outputs = _tensors(kinds, i)
+    found = _product(kinds, i) | _tensor_sizes(inputs, outputs)
+    op_class = OpClass(int(kinds.op_class[i]))
+    if op_class is OpClass.CONV:
+        found |= _convolution(kinds, i, inputs)
+    elif op_class is OpClass.ATTENTION and inputs and len(inputs[0].dims) >= 4:
+        *_, queries, head = inputs[0].still
+        keys = inputs[1].still[-2] if len(inputs) > 1 and len(inputs[1].dims) >= 2 else queries
+        found |= {"log_queries": _log(queries), "log_keys": _log(keys), "log_head": _log(head)}
+        found |= {"causal": float(kinds.attrs[i, 4])}
+    return found
+
+
+def _tensors(kinds: Kinds, i: int) -> tuple[list[_Tensor], list[_Tensor]]:
+    inputs: list[_Tensor] = []
+    outputs: list[_Tensor] = []
+    for t in range(int(kinds.tensor_start[i]), int(kinds.tensor_start[i + 1])):
+        first, last = int(kinds.dim_start[t]), int(kinds.dim_start[t + 1])
+        tensor = _Tensor(
+            dims=tuple(kinds.dim[first:last].tolist()),
+            grows=tuple((kinds.dim_power[first:last] > 0).tolist()),
+            dtype=DType(int(kinds.tensor_dtype[t])),
+        )
+        (outputs if kinds.tensor_is_output[t] else inputs).append(tensor)
+    return inputs, outputs
+
+
+def _product(kinds: Kinds, i: int) -> dict[str, float]:
+    """The matrix product behind a contraction: sizes of one sample, and which of them grow."""
+    sizes = dict(zip(("m", "n", "k"), kinds.gemm[i, 1:].tolist(), strict=True))
+    if not sizes["k"]:
+        return {}
+    grows = dict(zip(("m", "n", "k"), (kinds.gemm_power[i, 1:] > 0).tolist(), strict=True))
+    found = {"has_gemm": 1.0}
+    found |= {f"{name}_grows": float(g) for name, g in grows.items()}
+    found |= {f"log_{name}": _log(s) for name, s in sizes.items() if not grows[name]}
+    for name, tiles in (("n", (8, 32, 128)), ("k", (8, 32))):
+        if not grows[name]:
+            size = sizes[name]
+            found |= {f"waste_{name}{t}": _waste(size, t) for t in tiles}
+            found[f"odd_{name}"] = float(size % 8 != 0)
+    return found
+
+
+def _convolution(kinds: Kinds, i: int, inputs: list[_Tensor]) -> dict[str, float]:
+    backward = "backward" in kinds.name[i]
+    stride, groups, dilation, transposed = kinds.attrs[i, :4].tolist()
+    groups = max(1, groups)
+    source, weight = inputs[1 if backward else 0], inputs[2 if backward else 1]
+    kernel = weight.dims[2:]
+    out_channels, in_per_group = weight.dims[0], weight.dims[1]
+    spatial = source.still[2:]
+    found = {
+        "log_kernel": _log(math.prod(kernel)),
+        "log_kernel_width": _log(kernel[-1] if kernel else 1),
+        "log_stride": _log(stride),
+        "log_groups": _log(groups),
+        "log_in_per_group": _log(in_per_group),
+        "log_out_per_group": _log(out_channels / groups),
+        "odd_in_per_group": float(in_per_group % 8 != 0),
+        "odd_out_per_group": float(out_channels // groups % 8 != 0),
+        "dilated": float(dilation > 1),
+        "transposed": float(transposed),
+    }
+    if spatial:
+        found["log_height"] = _log(spatial[0])
+        found["log_width"] = _log(spatial[-1])
+        found["log_height_out"] = _log(max(1, spatial[0] // max(1, stride)))
+    return found
+
+
+def _tensor_sizes(inputs: list[_Tensor], outputs: list[_Tensor]) -> dict[str, float]:
+    main = max((*inputs, *outputs), key=lambda t: len(t.dims), default=None)
+    if main is None:
+        return {}
+    still = main.still or (1,)
+    read = sum(t.numel * t.dtype.itemsize for t in inputs)
+    written = sum(t.numel * t.dtype.itemsize for t in outputs)
+    largest = max((t.numel for t in inputs), default=1)
+    produced = max((t.numel for t in outputs), default=1)
+    formats = {t.dtype for t in (*inputs, *outputs) if t.dtype in _FLOATS}
+    return {
+        "log_channels": _log(still[1] if len(still) > 1 else 1),
+        "log_last": _log(still[-1]),
+        "log_middle": _log(math.prod(still[2:-1])),
+        "dimensions": len(still) / _LOG_UNIT,
+        "inputs": min(len(inputs), 8) / _LOG_UNIT,
+        "outputs": min(len(outputs), 8) / _LOG_UNIT,
+        "log_written_per_read": _ratio(written, read),
+        "log_broadcast": _ratio(produced, largest),
+        "bytes_in": _itemsize(inputs),
+        "bytes_out": _itemsize(outputs),
+        "changes_format": float(len(formats) > 1),
+    }
+
+
+def _itemsize(tensors: list[_Tensor]) -> float:
+    sizes = [t.dtype.itemsize for t in tensors]
+    return float(np.mean(sizes)) / _LOG_UNIT if sizes else 0.0
+
+
+def _ratio(over: float, under: float) -> float:
+    return float(np.clip(_log(over) - _log(under), -1.0, 1.0))
+
+
+def _log(size: float) -> float:
+    return math.log2(max(size, 1)) / _LOG_UNIT
+
+
+def _waste(size: float, tile: int) -> float:
+    """Share of the last tile that holds nothing, of the whole."""
+    return math.log2(math.ceil(size / tile) * tile / size)

@@ -1,0 +1,189 @@
+"""Fit the layer model to a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.cluster import device as device_of
+from foretell.graph.graph import Floats, Ints
+from foretell.predictors.scaledl.corpus import Corpus, slices
+from foretell.predictors.scaledl.layers import LayerModel, Operators, Sizes, step_seconds
+from foretell.predictors.scaledl.setting import make_setting
+
+_REFERENCES = {"gpu": "rtx3090", "cpu": "cpu"}
+_HUBER = 0.03
+_EMBEDDING_PULL = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How long and how carefully to fit."""
+
+    epochs: int = 40
+    steps_per_batch: int = 48
+    rate: float = 4e-3
+    decay: float = 1e-4
+    forget_device: float = 0.1
+    """Share of batches in which devices are taken as unseen, so that the unseen one is fitted."""
+    seed: int = 0
+    hidden: int = 96
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """A corpus as tensors, with the settings spread out."""
+
+    corpus: Corpus
+    shape: Tensor
+    group: Tensor
+    name: Tensor
+    unit: Tensor
+    log_flops: Tensor
+    log_bytes: Tensor
+    log_tiles: Tensor
+    launches: Tensor
+    setting: Tensor
+    device: Tensor
+    spec: Tensor
+    reference: Tensor
+    log_measured: Tensor
+
+    @classmethod
+    def of(cls, corpus: Corpus, devices: dict[str, int], names: dict[str, int]) -> Block:
+        """Tensors of a corpus; devices and names that are not listed count as unseen."""
+
+        def logs(values: Floats) -> Tensor:
+            return torch.tensor(np.log(np.maximum(values, 1e-9)), dtype=torch.float32)
+
+        references = {
+            kind: make_setting(device_of(name), mode="train").spec
+            for kind, name in _REFERENCES.items()
+        }
+        on_cpu = [bool(s.features[5]) for s in corpus.settings]
+        name = np.array([names.get(n, 0) for n in corpus.names])
+        return cls(
+            corpus=corpus,
+            shape=torch.tensor(corpus.shape),
+            group=torch.tensor(corpus.group),
+            name=torch.tensor(name[corpus.name]),
+            unit=torch.tensor(corpus.unit),
+            log_flops=logs(corpus.flops),
+            log_bytes=logs(corpus.nbytes),
+            log_tiles=logs(np.where(corpus.tiles > 0, corpus.tiles, 1e9)),
+            launches=torch.tensor(corpus.launches, dtype=torch.float32),
+            setting=torch.tensor(
+                np.array([s.features for s in corpus.settings]), dtype=torch.float32
+            ),
+            device=torch.tensor([devices.get(s.device, 0) for s in corpus.settings]),
+            spec=torch.tensor(np.array([s.spec for s in corpus.settings]), dtype=torch.float32),
+            reference=torch.tensor(
+                np.array([references["cpu" if c else "gpu"] for c in on_cpu]),
+                dtype=torch.float32,
+            ),
+            log_measured=torch.tensor(np.log(corpus.measured_s), dtype=torch.float32),
+        )
+
+    def operators(self, ops: Tensor, settings: Tensor) -> Operators:
+        """Some operators, each in its setting."""
+        return Operators(
+            shape=self.shape[ops],
+            group=self.group[ops],
+            name=self.name[ops],
+            unit=self.unit[ops],
+            log_flops=self.log_flops[ops],
+            log_bytes=self.log_bytes[ops],
+            log_tiles=self.log_tiles[ops],
+            launches=self.launches[ops],
+            setting=self.setting[settings],
+            device=self.device[settings],
+            spec=self.spec[settings],
+            reference=self.reference[settings],
+        )
+
+    def predict(self, model: LayerModel, rows: Ints, *, unseen: bool = False) -> Tensor:
+        """Logarithms of the times of steps."""
+        op, count, owner = (torch.from_numpy(part) for part in slices(self.corpus, rows))
+        setting = torch.from_numpy(self.corpus.setting[rows])
+        batch = self.operators(op, setting[owner])
+        device = self.device[setting]
+        if unseen:
+            batch = _unseen(batch)
+            device = torch.zeros_like(device)
+        dispatch_s = model.dispatch_s(self.setting[setting], device)
+        op_s = model.seconds(batch)
+        return step_seconds(op_s, count.float(), owner, batch.launches, dispatch_s).log()
+
+
+def _unseen(ops: Operators) -> Operators:
+    import dataclasses
+
+    return dataclasses.replace(ops, device=torch.zeros_like(ops.device))
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A fitted layer model and what its embeddings stand for."""
+
+    model: LayerModel
+    devices: dict[str, int]
+    names: dict[str, int]
+
+    def predict(self, corpus: Corpus, rows: Ints, *, unseen: bool = False) -> Floats:
+        """Seconds of steps."""
+        block = Block.of(corpus, self.devices, self.names)
+        with torch.no_grad():
+            parts = [
+                block.predict(self.model, chunk, unseen=unseen)
+                for chunk in np.array_split(rows, max(1, len(rows) // 256))
+            ]
+        return np.asarray(torch.cat(parts).exp().double())
+
+
+def train_layers(
+    corpus: Corpus,
+    rows: Ints,
+    effort: Effort,
+    tell: Callable[[int, float], None] = lambda epoch, error: None,
+) -> Trained:
+    """A layer model fitted to some steps of a corpus."""
+    torch.manual_seed(effort.seed)
+    rng = np.random.default_rng(effort.seed)
+    used = sorted({corpus.settings[s].device for s in corpus.setting[rows]})
+    devices = {name: i + 1 for i, name in enumerate(used)}
+    seen = np.unique(corpus.name[slices(corpus, rows)[0]])
+    names = {corpus.names[n]: i + 1 for i, n in enumerate(seen)}
+    block = Block.of(corpus, devices, names)
+    model = LayerModel(Sizes(names=len(names), devices=len(devices), hidden=effort.hidden))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=effort.rate, weight_decay=effort.decay)
+    batches = max(1, len(rows) // effort.steps_per_batch)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, effort.rate, total_steps=effort.epochs * batches + 1, pct_start=0.15
+    )
+    weight = torch.tensor(corpus.weight, dtype=torch.float32)
+    for epoch in range(effort.epochs):
+        total, off_total = 0.0, 0.0
+        for chosen in np.array_split(rng.permutation(rows), batches):
+            unseen = bool(rng.random() < effort.forget_device)
+            off = block.predict(model, chosen, unseen=unseen) - block.log_measured[chosen]
+            loss = (weight[chosen] * _huber(off)).mean()
+            loss = loss + _EMBEDDING_PULL * model.device.weight.square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            total += len(chosen)
+            off_total += float(off.detach().abs().sum())
+        tell(epoch, off_total / total)
+    model.eval()
+    return Trained(model, devices, names)
+
+
+def _huber(off: Tensor) -> Tensor:
+    """Squares near zero, absolute values beyond."""
+    return torch.where(off.abs() < _HUBER, off.square() / (2 * _HUBER), off.abs() - _HUBER / 2)
