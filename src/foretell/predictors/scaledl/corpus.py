@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from foretell.graph.graph import Bools, Floats, Ints
+from foretell.graph.graph import Floats, Ints
 from foretell.predictors.scaledl.setting import Setting
 from foretell.predictors.scaledl.table import OpTable
 
@@ -45,11 +45,6 @@ class Corpus:
     def __len__(self) -> int:
         return len(self.measured_s)
 
-    def rows(self, keep: Bools | Ints) -> Ints:
-        """Numbers of the steps that are kept."""
-        keep = np.asarray(keep)
-        return np.flatnonzero(keep) if keep.dtype == np.bool_ else keep
-
 
 @dataclass
 class CorpusBuilder:
@@ -58,7 +53,7 @@ class CorpusBuilder:
     _rows: dict[bytes, int] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
     _settings: dict[tuple[object, ...], int] = field(default_factory=dict)
-    _columns: list[list[np.ndarray]] = field(default_factory=list)
+    _columns: list[np.ndarray] = field(default_factory=list)
     _steps: list[tuple[np.ndarray, np.ndarray, int, float, float, str, str]] = field(
         default_factory=list
     )

@@ -17,30 +17,18 @@ import torch
 from torch import Tensor, nn
 
 from foretell.predictors.analytic.rates import GROUPS
+from foretell.predictors.scaledl.form import (
+    DISPATCH_S,
+    HOST_SHARPNESS,
+    LOG_MICRO,
+    MOST_RHO,
+    OUTPUTS,
+    OVERHEAD_S,
+    SHARPNESS,
+    START,
+)
 from foretell.predictors.scaledl.setting import SETTING_NAMES
 from foretell.predictors.scaledl.table import COLUMNS, UNITS
-
-SHARPNESS = 3.0
-HOST_SHARPNESS = 4.0
-OVERHEAD_S, DISPATCH_S, MICRO_S = 3e-6, 6e-6, 1e-6
-MOST_RHO = 0.6
-OUTPUTS = (
-    "compute",
-    "memory",
-    "overhead",
-    "waves",
-    "short_compute",
-    "short_memory",
-    "cache",
-    "share_waves",
-    "share_short",
-    "share_none",
-    "share_memory",
-    "rho_compute",
-    "rho_memory",
-)
-_START = {"compute": 0.5, "memory": 0.3, "waves": -1.0, "cache": 0.0, "rho_compute": -2.0}
-_START |= {"short_compute": 0.0, "short_memory": 0.0, "share_memory": 0.0, "rho_memory": -2.0}
 
 
 @dataclass(frozen=True)
@@ -105,7 +93,7 @@ class LayerModel(nn.Module):
         nn.init.zeros_(self.host.weight)
         nn.init.zeros_(self.host.bias)
         with torch.no_grad():
-            self.last.bias.copy_(torch.tensor([_START.get(name, 0.0) for name in OUTPUTS]))
+            self.last.bias.copy_(torch.tensor([START.get(name, 0.0) for name in OUTPUTS]))
 
     def hidden(self, ops: Operators) -> Tensor:
         """What the network makes of each operator."""
@@ -140,7 +128,7 @@ class LayerModel(nn.Module):
         shares = torch.softmax(
             torch.stack([out["share_waves"], out["share_short"], out["share_none"]], 1), 1
         )
-        short = nn.functional.softplus(out["short_compute"] + _LOG_MICRO - ideal)
+        short = nn.functional.softplus(out["short_compute"] + LOG_MICRO - ideal)
         return ideal + (
             out["compute"]
             + shares[:, 0] * nn.functional.softplus(out["waves"] - waves)
@@ -150,7 +138,7 @@ class LayerModel(nn.Module):
     def _log_memory(self, ops: Operators, out: dict[str, Tensor]) -> Tensor:
         rho = MOST_RHO * torch.sigmoid(out["rho_memory"])
         ideal = ops.log_bytes - (1 - rho) * ops.spec[:, 0] - rho * ops.reference[:, 0]
-        short = nn.functional.softplus(out["short_memory"] + _LOG_MICRO - ideal)
+        short = nn.functional.softplus(out["short_memory"] + LOG_MICRO - ideal)
         cached = torch.sigmoid(ops.spec[:, 1] - ops.log_bytes)
         gain = torch.log1p(torch.exp(out["cache"]) * cached)
         return ideal + out["memory"] + torch.sigmoid(out["share_memory"]) * short - gain
@@ -159,9 +147,6 @@ class LayerModel(nn.Module):
         """Host time of one launch in each setting."""
         made = self.host(torch.cat([setting, self.device(device)], 1))
         return DISPATCH_S * torch.exp(made[:, 0])
-
-
-_LOG_MICRO = float(torch.log(torch.tensor(MICRO_S)))
 
 
 def _unit(spec: Tensor, unit: Tensor) -> Tensor:

@@ -27,6 +27,11 @@ class Setting:
     spec: Floats
     """In the order of DEVICE_NAMES: natural logarithms."""
 
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the device is a processor."""
+        return bool(self.features[SETTING_NAMES.index("cpu")])
+
 
 def setting_of(recipe: Recipe, device: Device) -> Setting:
     """The setting of a workload on a device."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -64,7 +65,7 @@ class Block:
             kind: make_setting(device_of(name), mode="train").spec
             for kind, name in _REFERENCES.items()
         }
-        on_cpu = [bool(s.features[5]) for s in corpus.settings]
+        on_cpu = [s.is_cpu for s in corpus.settings]
         name = np.array([names.get(n, 0) for n in corpus.names])
         return cls(
             corpus=corpus,
@@ -120,8 +121,6 @@ class Block:
 
 
 def _unseen(ops: Operators) -> Operators:
-    import dataclasses
-
     return dataclasses.replace(ops, device=torch.zeros_like(ops.device))
 
 
