@@ -16,6 +16,8 @@ NAMES = (
     "distributed",
     "gloo",
     "probes",
+    "repeatability",
+    "design",
 )
 
 

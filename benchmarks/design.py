@@ -1,4 +1,4 @@
-"""What designed measurements save: python -m benchmarks.design [--variants] [--store DIR].
+"""What designed measurements save: python -m benchmarks.design [--variants] [--seeds 20].
 
 The layer model is fitted to what each method would have measured for the same machine-seconds,
 and judged on operators it never saw. Methods plan with predicted costs and pay the measured ones:
@@ -15,18 +15,17 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks.design_pools import (
     KnownPool,
     Table,
+    own_table,
     published_tables,
-    stored_table,
     table_of,
 )
-from benchmarks.sources import RESULTS, ROOT
+from benchmarks.sources import RESULTS, ROOT, data_directory
 from foretell.design import choose, method_names
 from foretell.design.cells import Cells, cells_of
 from foretell.design.problem import problem_of
@@ -184,14 +183,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--variants", action="store_true", help="other D-optimal designs too")
-    parser.add_argument("--store", type=Path, help="use our own measurements instead")
     options = parser.parse_args()
     ways = [*method_names(), *(VARIANTS if options.variants else ())]
-    if options.store is not None:
-        judge(stored_table(options.store), options.seeds, ways)
-        return
-    ledger = []
-    for name, load in published_tables():
+    ledger = judge(own_table(), options.seeds, ways)
+    for name, load in published_tables() if data_directory() else []:
         ledger += judge(table_of(name, load()), options.seeds, ways)
     _write(ledger)
     _plot(ledger)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from benchmarks.operator_rows import gemms_of, operators_of
+from benchmarks.sources import ROOT
 from foretell.api import Case, workload_of
-from foretell.data.store import Store
+from foretell.cluster import Device
+from foretell.data import Record
+from foretell.data.columns import to_records
 from foretell.design.features import FEATURES, Features
-from foretell.errors import ForetellError
 from foretell.graph.graph import Bools, Floats
 from foretell.predictors.analytic.constants import NAMES, FamilyConstants, shipped_constants
 from foretell.predictors.analytic.fit import Evidence, Sample, evidence_of, sample_of
 
+OPERATORS_FILE = ROOT / "benchmarks" / "measured" / "cpu-operators.parquet"
 _MOST = 10_000
 _PER_GROUP = 2_500
 _HELD_OUT = 0.2
@@ -93,20 +96,16 @@ def table_of(name: str, samples: Sequence[Sample]) -> Table:
     return Table(name, evidence_of(samples), shipped_constants().families["default"])
 
 
-def stored_table(directory: Path) -> Table:
-    """Our own measurements: operators and steps of the device with most rows in a store."""
-    runs: dict[str, list[Sample]] = {}
-    for record in Store(directory).records():
-        if not record.ok or record.kind == "collective" or record.devices > 1:
-            continue
-        try:
-            workload, cluster = workload_of(Case.from_mapping(record.case_options()))
-        except ForetellError:
-            continue  # a model that no reference describes
-        assert record.time_s is not None
-        device = cluster.groups[0].device
-        runs.setdefault(device.id, []).append(sample_of(workload, device, record.time_s))
-    if not runs:
-        raise SystemExit(f"{directory} holds no operators or steps of one device")
-    name = max(runs, key=lambda n: len(runs[n]))
-    return table_of(f"{name}, measured", runs[name])
+def measured_on(record: Record) -> Device:
+    """The device of one of our own records, whatever machine this is."""
+    return Device(**record.environment["device"])
+
+
+def own_table() -> Table:
+    """Our own measurements of operators on one core of a CPU."""
+    samples = []
+    for record in to_records(pq.read_table(OPERATORS_FILE)):
+        if record.ok and record.time_s is not None:
+            workload, _ = workload_of(Case.from_mapping(record.case_options()))
+            samples.append(sample_of(workload, measured_on(record), record.time_s))
+    return table_of("CPU, operators", samples)

@@ -26,6 +26,17 @@ _GRIDS: dict[str, list[_Grid]] = {
         },
         {"in": (64,), "out": (64,), "size": _IMAGE_SIZES, "stride": (2,), "batch": _FEW},
         {"in": (64, 256), "out": (64, 256), "size": _IMAGE_SIZES, "groups": (32,), "batch": _FEW},
+        *(
+            {
+                "in": (width,),
+                "out": (width,),
+                "groups": (width,),
+                "size": _IMAGE_SIZES,
+                "kernel": (3, 5),
+                "batch": _FEW,
+            }
+            for width in (32, 128, 512)
+        ),
     ],
     "attention": [
         {

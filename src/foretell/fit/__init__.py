@@ -1,0 +1,1 @@
+"""Fitting the shipped predictors to published and own measurements."""
