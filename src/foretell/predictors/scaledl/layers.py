@@ -68,6 +68,9 @@ class Operators:
 class LayerModel(nn.Module):
     """Seconds of operators."""
 
+    shape_mean: Tensor
+    shape_scale: Tensor
+
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
         self.sizes = sizes
@@ -85,6 +88,8 @@ class LayerModel(nn.Module):
         self.first = nn.Linear(width, sizes.hidden)
         self.second = nn.Linear(sizes.hidden, sizes.hidden)
         self.last = nn.Linear(sizes.hidden, len(OUTPUTS))
+        self.register_buffer("shape_mean", torch.zeros(len(COLUMNS)))
+        self.register_buffer("shape_scale", torch.ones(len(COLUMNS)))
         self.host = nn.Linear(len(SETTING_NAMES) + sizes.device_width, 1)
         nn.init.normal_(self.group.weight, std=0.5)
         nn.init.normal_(self.name.weight, std=0.3)
@@ -99,7 +104,7 @@ class LayerModel(nn.Module):
         """What the network makes of each operator."""
         unit = nn.functional.one_hot(ops.unit, len(UNITS)).to(ops.shape.dtype)
         parts = (
-            ops.shape,
+            (ops.shape - self.shape_mean) * self.shape_scale,
             unit,
             ops.setting,
             self.group(ops.group),

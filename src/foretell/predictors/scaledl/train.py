@@ -158,6 +158,7 @@ def train_layers(
     names = {corpus.names[n]: i + 1 for i, n in enumerate(seen)}
     block = Block.of(corpus, devices, names)
     model = LayerModel(Sizes(names=len(names), devices=len(devices), hidden=effort.hidden))
+    _standardise(model, block.shape[torch.from_numpy(np.unique(slices(corpus, rows)[0]))])
     optimizer = torch.optim.AdamW(model.parameters(), lr=effort.rate, weight_decay=effort.decay)
     batches = max(1, len(rows) // effort.steps_per_batch)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -181,6 +182,12 @@ def train_layers(
         tell(epoch, off_total / total)
     model.eval()
     return Trained(model, devices, names)
+
+
+def _standardise(model: LayerModel, shape: Tensor) -> None:
+    """Shapes with mean zero and deviation one over the distinct operators; rare ones not blown up."""
+    model.shape_mean.copy_(shape.mean(0))
+    model.shape_scale.copy_(1 / shape.std(0).clamp_min(0.05))
 
 
 def _huber(off: Tensor) -> Tensor:
