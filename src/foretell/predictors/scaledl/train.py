@@ -185,7 +185,7 @@ def train_layers(
 
 
 def _standardise(model: LayerModel, shape: Tensor) -> None:
-    """Shapes with mean zero and deviation one over the distinct operators; rare ones not blown up."""
+    """Shapes with mean zero and deviation one over the distinct operators."""
     model.shape_mean.copy_(shape.mean(0))
     model.shape_scale.copy_(1 / shape.std(0).clamp_min(0.05))
 
