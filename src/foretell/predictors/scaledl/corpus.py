@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from foretell.graph.graph import Floats, Ints
+from foretell.graph.graph import Floats, Graph, Ints
+from foretell.predictors.scaledl.context import Context, context_of
 from foretell.predictors.scaledl.setting import Setting
 from foretell.predictors.scaledl.table import OpTable
 
@@ -41,6 +42,9 @@ class Corpus:
     """Of each step: what may not be split between fitting and judging."""
     labels: tuple[str, ...]
     """Of each step: for ledgers."""
+    contexts: tuple[Context, ...]
+    context: Ints
+    """Per step, index into `contexts`."""
 
     def __len__(self) -> int:
         return len(self.measured_s)
@@ -54,13 +58,16 @@ class CorpusBuilder:
     _names: dict[str, int] = field(default_factory=dict)
     _settings: dict[tuple[object, ...], int] = field(default_factory=dict)
     _columns: list[np.ndarray] = field(default_factory=list)
-    _steps: list[tuple[np.ndarray, np.ndarray, int, float, float, str, str]] = field(
+    _contexts: dict[bytes, int] = field(default_factory=dict)
+    _steps: list[tuple[np.ndarray, np.ndarray, int, float, float, str, str, int]] = field(
         default_factory=list
     )
+    contexts: list[Context] = field(default_factory=list)
     settings: list[Setting] = field(default_factory=list)
 
     def add(
         self,
+        step: Graph,
         table: OpTable,
         passes: Floats,
         setting: Setting,
@@ -94,7 +101,19 @@ class CorpusBuilder:
         )
         ids = np.array([self._row_of(row) for row in block], dtype=np.int64)
         where = self._setting_of(setting)
-        self._steps.append((ids, count[used], where, measured_s, weight, key, label))
+        context = self._context_of(step, table, passes, used)
+        self._steps.append((ids, count[used], where, measured_s, weight, key, label, context))
+
+    def _context_of(self, step: Graph, table: OpTable, passes: Floats, used: Ints) -> int:
+        place = np.zeros(len(table), dtype=np.int64)
+        place[used] = np.arange(len(used))
+        row = place[table.row]
+        parts = (row, step.edge_src, step.edge_dst, passes)
+        digest = hashlib.blake2b(b"".join(p.tobytes() for p in parts), digest_size=16).digest()
+        if digest not in self._contexts:
+            self._contexts[digest] = len(self.contexts)
+            self.contexts.append(context_of(step, row, passes))
+        return self._contexts[digest]
 
     def _row_of(self, row: np.ndarray) -> int:
         digest = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
@@ -115,7 +134,7 @@ class CorpusBuilder:
         """Everything collected."""
         columns = np.array(self._columns)
         rest = columns[:, -7:]
-        ids, counts, where, seconds, weights, keys, labels = zip(*self._steps, strict=True)
+        ids, counts, where, seconds, weights, keys, labels, context = zip(*self._steps, strict=True)
         return Corpus(
             shape=columns[:, :-7].astype(np.float32),
             group=rest[:, 0].astype(np.int64),
@@ -135,6 +154,8 @@ class CorpusBuilder:
             weight=np.array(weights),
             keys=tuple(keys),
             labels=tuple(labels),
+            contexts=tuple(self.contexts),
+            context=np.array(context, dtype=np.int64),
         )
 
 

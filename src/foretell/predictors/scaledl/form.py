@@ -36,3 +36,5 @@ START = {
     "rho_memory": -2.0,
 }
 """Where it starts, unless at zero."""
+MOST_CORRECTION = 1.5
+"""Logarithm by which an operator's surroundings may change its time."""

@@ -60,7 +60,7 @@ class Layers:
         name: Ints = np.array([self.names.get(n, 0) for n in table.name], dtype=np.int64)
         inputs = np.concatenate(
             [
-                table.shape,
+                (table.shape - w["shape_mean"]) * w["shape_scale"],
                 np.eye(len(UNITS))[table.unit],
                 np.broadcast_to(setting.features, (count, len(setting.features))),
                 w["group.weight"][table.group],

@@ -13,12 +13,14 @@ from torch import Tensor
 from foretell.cluster import device as device_of
 from foretell.graph.graph import Floats, Ints
 from foretell.predictors.scaledl.corpus import Corpus, slices
+from foretell.predictors.scaledl.cross import CrossLayer, batch_of
 from foretell.predictors.scaledl.layers import LayerModel, Operators, Sizes, step_seconds
 from foretell.predictors.scaledl.setting import make_setting
 
 _REFERENCES = {"gpu": "rtx3090", "cpu": "cpu"}
 _HUBER = 0.03
 _EMBEDDING_PULL = 1e-3
+_CHANGE_PULL = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,15 @@ class Effort:
     """Share of batches in which devices are taken as unseen, so that the unseen one is fitted."""
     seed: int = 0
     hidden: int = 96
+    cross: bool = True
+    """Whether surroundings count."""
+
+
+def references() -> dict[str, Floats]:
+    """Specifications that devices are compared with, for "gpu" and "cpu"."""
+    return {
+        kind: make_setting(device_of(name), mode="train").spec for kind, name in _REFERENCES.items()
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +72,7 @@ class Block:
         def logs(values: Floats) -> Tensor:
             return torch.tensor(np.log(np.maximum(values, 1e-9)), dtype=torch.float32)
 
-        references = {
-            kind: make_setting(device_of(name), mode="train").spec
-            for kind, name in _REFERENCES.items()
-        }
+        usual = references()
         on_cpu = [s.is_cpu for s in corpus.settings]
         name = np.array([names.get(n, 0) for n in corpus.names])
         return cls(
@@ -83,7 +91,7 @@ class Block:
             device=torch.tensor([devices.get(s.device, 0) for s in corpus.settings]),
             spec=torch.tensor(np.array([s.spec for s in corpus.settings]), dtype=torch.float32),
             reference=torch.tensor(
-                np.array([references["cpu" if c else "gpu"] for c in on_cpu]),
+                np.array([usual["cpu" if c else "gpu"] for c in on_cpu]),
                 dtype=torch.float32,
             ),
             log_measured=torch.tensor(np.log(corpus.measured_s), dtype=torch.float32),
@@ -106,8 +114,15 @@ class Block:
             reference=self.reference[settings],
         )
 
-    def predict(self, model: LayerModel, rows: Ints, *, unseen: bool = False) -> Tensor:
-        """Logarithms of the times of steps."""
+    def predict(
+        self,
+        model: LayerModel,
+        rows: Ints,
+        *,
+        cross: CrossLayer | None = None,
+        unseen: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Logarithms of the times of steps, and the mean square of what surroundings changed."""
         op, count, owner = (torch.from_numpy(part) for part in slices(self.corpus, rows))
         setting = torch.from_numpy(self.corpus.setting[rows])
         batch = self.operators(op, setting[owner])
@@ -116,8 +131,18 @@ class Block:
             batch = _unseen(batch)
             device = torch.zeros_like(device)
         dispatch_s = model.dispatch_s(self.setting[setting], device)
-        op_s = model.seconds(batch)
-        return step_seconds(op_s, count.float(), owner, batch.launches, dispatch_s).log()
+        hidden = model.hidden(batch)
+        op_s = model.seconds(batch, hidden)
+        launches, amount, size = batch.launches, count.float(), torch.zeros(())
+        if cross is not None:
+            corpus = self.corpus
+            tables = (corpus.start[rows + 1] - corpus.start[rows]).tolist()
+            around = batch_of([corpus.contexts[c] for c in corpus.context[rows]], tables)
+            change = cross(hidden, around)
+            op_s = op_s[around.row] * torch.exp(change)
+            launches, amount, owner = launches[around.row], around.count, around.owner
+            size = change.square().mean()
+        return step_seconds(op_s, amount, owner, launches, dispatch_s).log(), size
 
 
 def _unseen(ops: Operators) -> Operators:
@@ -129,6 +154,7 @@ class Trained:
     """A fitted layer model and what its embeddings stand for."""
 
     model: LayerModel
+    cross: CrossLayer | None
     devices: dict[str, int]
     names: dict[str, int]
 
@@ -137,7 +163,7 @@ class Trained:
         block = Block.of(corpus, self.devices, self.names)
         with torch.no_grad():
             parts = [
-                block.predict(self.model, chunk, unseen=unseen)
+                block.predict(self.model, chunk, cross=self.cross, unseen=unseen)[0]
                 for chunk in np.array_split(rows, max(1, len(rows) // 256))
             ]
         return np.asarray(torch.cat(parts).exp().double())
@@ -159,7 +185,9 @@ def train_layers(
     block = Block.of(corpus, devices, names)
     model = LayerModel(Sizes(names=len(names), devices=len(devices), hidden=effort.hidden))
     _standardise(model, block.shape[torch.from_numpy(np.unique(slices(corpus, rows)[0]))])
-    optimizer = torch.optim.AdamW(model.parameters(), lr=effort.rate, weight_decay=effort.decay)
+    cross = CrossLayer(effort.hidden) if effort.cross else None
+    fitted = [*model.parameters(), *(cross.parameters() if cross else ())]
+    optimizer = torch.optim.AdamW(fitted, lr=effort.rate, weight_decay=effort.decay)
     batches = max(1, len(rows) // effort.steps_per_batch)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, effort.rate, total_steps=effort.epochs * batches + 1, pct_start=0.15
@@ -169,19 +197,20 @@ def train_layers(
         total, off_total = 0.0, 0.0
         for chosen in np.array_split(rng.permutation(rows), batches):
             unseen = bool(rng.random() < effort.forget_device)
-            off = block.predict(model, chosen, unseen=unseen) - block.log_measured[chosen]
-            loss = (weight[chosen] * _huber(off)).mean()
+            said, change = block.predict(model, chosen, cross=cross, unseen=unseen)
+            off = said - block.log_measured[chosen]
+            loss = (weight[chosen] * _huber(off)).mean() + _CHANGE_PULL * change
             loss = loss + _EMBEDDING_PULL * model.device.weight.square().mean()
             optimizer.zero_grad()
             loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            torch.nn.utils.clip_grad_norm_(fitted, 1.0)
             optimizer.step()
             schedule.step()
             total += len(chosen)
             off_total += float(off.detach().abs().sum())
         tell(epoch, off_total / total)
     model.eval()
-    return Trained(model, devices, names)
+    return Trained(model, cross, devices, names)
 
 
 def _standardise(model: LayerModel, shape: Tensor) -> None:

@@ -1,0 +1,87 @@
+"""Who is next to whom in a step, with equal surroundings kept once.
+
+Operators of one kind whose neighbours are alike, and whose neighbours' neighbours are alike, look
+the same to two rounds of messages. A step of thousands of operators has some hundreds of such
+surroundings, so the network over the graph is trained on those, with their counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foretell.graph.graph import Floats, Graph, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """What a round of messages needs: nodes, and edges into them from those of the round before."""
+
+    own: Ints
+    """Which node of the round before each node was."""
+    before_src: Ints
+    before_dst: Ints
+    """Edges from producers."""
+    after_src: Ints
+    after_dst: Ints
+    """Edges from consumers."""
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """Two rounds, and how often each surrounding of the second occurs."""
+
+    first: Round
+    """Nodes of the round before are rows of the OpTable."""
+    second: Round
+    count: Floats
+
+
+def context_of(step: Graph, row: Ints, passes: Floats) -> Context:
+    """The surroundings of a step whose operators are such rows of a table."""
+    first_of, first = _round(step, row)
+    second_of, second = _round(step, first_of)
+    count = np.bincount(second_of, passes, len(second)).astype(np.float64)
+    return Context(first, second, count)
+
+
+def _round(step: Graph, colour: Ints) -> tuple[Ints, Round]:
+    """Finer colours of the operators, and one node per colour with edges from the old ones."""
+    signature = _hashes(colour)
+    total = signature.copy()
+    for src, dst, salt in ((step.edge_src, step.edge_dst, 1), (step.edge_dst, step.edge_src, 2)):
+        mixed = _hashes(colour[src] * 4 + salt)
+        summed = np.zeros(len(colour), dtype=np.uint64)
+        np.add.at(summed, dst, mixed)
+        total = _mix(total, summed)
+    _, chosen, fine = np.unique(total, return_index=True, return_inverse=True)
+    fine = fine.reshape(-1).astype(np.int64)
+    place = np.full(len(colour), -1, dtype=np.int64)
+    place[chosen] = np.arange(len(chosen))
+    before = _edges(colour, place, step.edge_src, step.edge_dst)
+    after = _edges(colour, place, step.edge_dst, step.edge_src)
+    return fine, Round(colour[chosen], *before, *after)
+
+
+def _edges(colour: Ints, place: Ints, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
+    """Edges into the operators that stand for their colour, from colours."""
+    kept = place[dst] >= 0
+    return colour[src[kept]], place[dst[kept]]
+
+
+def _hashes(values: Ints) -> np.ndarray:
+    """Numbers that look random, the same for equal values."""
+    x = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: np.ndarray = x ^ (x >> np.uint64(31))
+    return mixed
+
+
+def _mix(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    mixed: np.ndarray = _hashes((left ^ (right * np.uint64(0x9E3779B97F4A7C15))).view(np.int64))
+    return mixed

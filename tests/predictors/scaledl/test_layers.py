@@ -1,0 +1,154 @@
+"""The layer model: physics whatever is learned, and one answer with and without torch."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foretell.api import Case, workload_of
+from foretell.cluster import device
+from foretell.predictors.scaledl.corpus import CorpusBuilder
+from foretell.predictors.scaledl.layers import LayerModel, Sizes
+from foretell.predictors.scaledl.numbers import Layers
+from foretell.predictors.scaledl.setting import Setting, make_setting
+from foretell.predictors.scaledl.table import table_of
+from foretell.predictors.scaledl.train import Block, Effort, references, train_layers
+
+MODELS = (
+    "timm:resnet10t",
+    "timm:mobilenetv3_small_050",
+    "timm:vit_tiny_patch16_224",
+    "transformer:layers=2,hidden=128,heads=4,seq=64,vocab=1000",
+)
+PLACES = {"rtx3090": 1, "rtx4090": 2}
+
+
+def anything_learned(seed: int) -> LayerModel:
+    """A model with random weights, as wild as training could leave them."""
+    torch.manual_seed(seed)
+    model = LayerModel(Sizes(names=5, devices=2))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.2)
+    return model
+
+
+def layers_of(model: LayerModel) -> Layers:
+    weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
+    names = {"aten.convolution": 1, "aten.mm": 2, "aten.addmm": 3, "aten.relu": 4, "aten.add": 5}
+    return Layers(weights, PLACES, names, references())
+
+
+def seconds(model: LayerModel, case: Case, setting: Setting | None = None) -> np.ndarray:
+    """Of every operator of the step, in order."""
+    workload, cluster = workload_of(case)
+    recipe = workload.recipe
+    table = table_of(workload.step, recipe.precision, compiled=recipe.compile)
+    where = setting or make_setting(cluster.devices[0], mode=recipe.mode)
+    return layers_of(model).op_seconds(table, where)[table.row]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    model=st.sampled_from(MODELS),
+    batch=st.integers(1, 300),
+    more=st.integers(1, 300),
+)
+def test_more_work_never_takes_less_time(seed: int, model: str, batch: int, more: int) -> None:
+    learned = anything_learned(seed)
+    few, many = (
+        seconds(learned, Case(model=model, batch=b, cluster="rtx3090", precision="amp-fp16"))
+        for b in (batch, batch + more)
+    )
+    assert (many >= few * (1 - 1e-9)).all()
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    model=st.sampled_from(MODELS),
+    what=st.sampled_from(["memory_bandwidth_bytes_per_s", "peak_flops_per_s", "l2_bytes"]),
+    factor=st.floats(1.01, 8.0),
+)
+def test_a_faster_device_is_never_slower(seed: int, model: str, what: str, factor: float) -> None:
+    learned, slow = anything_learned(seed), device("rtx3090")
+    if what == "peak_flops_per_s":
+        peaks = {name: rate * factor for name, rate in slow.peak_flops_per_s.items()}
+        fast = dataclasses.replace(
+            slow, peak_flops_per_s=peaks, vector_flops_per_s=slow.vector_flops_per_s * factor
+        )
+    else:
+        fast = dataclasses.replace(slow, **{what: int(getattr(slow, what) * factor)})
+    case = Case(model=model, batch=16, cluster="rtx3090")
+    before, after = (seconds(learned, case, make_setting(d, mode="train")) for d in (slow, fast))
+    assert (after <= before * (1 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_numbers_agree_with_torch(compiled: bool) -> None:
+    learned = anything_learned(3)
+    case = Case(model=MODELS[1], batch=8, cluster="rtx4090", compile=compiled, precision="amp-fp16")
+    workload, cluster = workload_of(case)
+    step = workload.step
+    table = table_of(step, "amp-fp16", compiled=compiled)
+    setting = make_setting(cluster.devices[0], mode="train", compiled=compiled)
+    builder = CorpusBuilder()
+    builder.add(step, table, np.ones(len(step)), setting, 1.0, key="a", label="a")
+    corpus = builder.build()
+    layers = layers_of(learned)
+    block = Block.of(corpus, PLACES, dict(layers.names))
+    with torch.no_grad():
+        log_s, _ = block.predict(learned, np.array([0]))
+    op_s = layers.op_seconds(table, setting)[table.row].sum()
+    host_s = table.launches[table.row].sum() * layers.dispatch_s(setting)
+    ours = (op_s**4 + host_s**4) ** 0.25
+    assert float(log_s.exp()) == pytest.approx(ours, rel=1e-3)
+
+
+def test_training_finds_what_made_the_times() -> None:
+    """Steps made by another model with unknown efficiencies are learned to a few per cent."""
+    truth, builder = anything_learned(1), CorpusBuilder()
+    with torch.no_grad():
+        truth.last.weight.mul_(0.1)
+        truth.host.weight.zero_()
+    steps = [
+        (model, batch, place)
+        for model in MODELS
+        for batch in (4, 16, 64)
+        for place in ("rtx3090", "rtx4090")
+    ]
+    for model, batch, place in steps:
+        workload, cluster = workload_of(Case(model=model, batch=batch, cluster=place))
+        setting = make_setting(cluster.devices[0], mode="train")
+        table = table_of(workload.step, "fp32", compiled=False)
+        op_s = layers_of(truth).op_seconds(table, setting)[table.row].sum()
+        count = np.ones(len(workload.step))
+        builder.add(workload.step, table, count, setting, op_s, key=model, label=model)
+    corpus = builder.build()
+    rows = np.arange(len(corpus))
+    trained = train_layers(corpus, rows, Effort(epochs=150, steps_per_batch=8, cross=False))
+    ratio = trained.predict(corpus, rows) / corpus.measured_s
+    assert np.median(np.abs(ratio - 1)) < 0.1
+
+
+def test_untrained_surroundings_change_nothing() -> None:
+    from foretell.predictors.scaledl.cross import CrossLayer
+
+    learned, builder = anything_learned(2), CorpusBuilder()
+    workload, cluster = workload_of(Case(model=MODELS[0], batch=4, cluster="rtx3090"))
+    setting = make_setting(cluster.devices[0], mode="train")
+    table = table_of(workload.step, "fp32", compiled=False)
+    count = np.ones(len(workload.step))
+    builder.add(workload.step, table, count, setting, 1.0, key="a", label="a")
+    block = Block.of(builder.build(), PLACES, {})
+    with torch.no_grad():
+        without, _ = block.predict(learned, np.array([0]))
+        within, change = block.predict(learned, np.array([0]), cross=CrossLayer(96))
+    assert float(change) == 0.0
+    assert float(within) == pytest.approx(float(without), rel=1e-5)
