@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from foretell.api import Case, workload_of
 from foretell.cluster import device
+from foretell.predictors.scaledl.context import context_of
 from foretell.predictors.scaledl.corpus import CorpusBuilder
+from foretell.predictors.scaledl.cross import ContextBatch, CrossLayer, RoundBatch
 from foretell.predictors.scaledl.layers import LayerModel, Sizes
-from foretell.predictors.scaledl.numbers import Layers
+from foretell.predictors.scaledl.numbers import Layers, Surroundings
 from foretell.predictors.scaledl.setting import Setting, make_setting
 from foretell.predictors.scaledl.table import table_of
 from foretell.predictors.scaledl.train import Block, Effort, references, train_layers
@@ -137,9 +139,39 @@ def test_training_finds_what_made_the_times() -> None:
     assert np.median(np.abs(ratio - 1)) < 0.1
 
 
-def test_untrained_surroundings_change_nothing() -> None:
-    from foretell.predictors.scaledl.cross import CrossLayer
+def test_surroundings_agree_with_torch_operator_by_operator() -> None:
+    """Kept once or not, by PyTorch Geometric or by hand: the same corrections."""
+    learned = anything_learned(4)
+    torch.manual_seed(4)
+    cross = CrossLayer(96)
+    with torch.no_grad():
+        for parameter in cross.parameters():
+            parameter.normal_(std=0.2)
+    workload, cluster = workload_of(Case(model=MODELS[1], batch=4, cluster="rtx3090"))
+    step, setting = workload.step, make_setting(cluster.devices[0], mode="train")
+    table = table_of(step, "fp32", compiled=False)
+    context = context_of(step, table.row, np.ones(len(step)))
+    assert context.count.sum() == len(step)
+    hidden = layers_of(learned).hidden(table, setting)
+    named = {n: v.double().numpy() for n, v in cross.state_dict().items()}
+    weights = {n.removesuffix(".lin_l.weight"): v for n, v in named.items()}
+    ours = Surroundings(weights).change(hidden, context)[context.place]
 
+    def whole(part: str) -> torch.Tensor:
+        src, dst = (step.edge_src, step.edge_dst)
+        ends = (src, dst) if part == "before" else (dst, src)
+        return torch.from_numpy(np.stack(ends))
+
+    everything = RoundBatch(torch.arange(len(step)), whole("before"), whole("after"))
+    batch = ContextBatch(
+        everything, everything, torch.arange(len(step)), torch.ones(len(step)), torch.zeros(1)
+    )
+    with torch.no_grad():
+        theirs = cross(torch.from_numpy(hidden[table.row]).float(), batch)
+    assert ours == pytest.approx(theirs.double().numpy(), abs=1e-4)
+
+
+def test_untrained_surroundings_change_nothing() -> None:
     learned, builder = anything_learned(2), CorpusBuilder()
     workload, cluster = workload_of(Case(model=MODELS[0], batch=4, cluster="rtx3090"))
     setting = make_setting(cluster.devices[0], mode="train")

@@ -39,6 +39,8 @@ class Context:
     """Nodes of the round before are rows of the OpTable."""
     second: Round
     count: Floats
+    place: Ints
+    """Which surrounding each operator of the step is in."""
 
 
 def context_of(step: Graph, row: Ints, passes: Floats) -> Context:
@@ -46,7 +48,7 @@ def context_of(step: Graph, row: Ints, passes: Floats) -> Context:
     first_of, first = _round(step, row)
     second_of, second = _round(step, first_of)
     count = np.bincount(second_of, passes, len(second)).astype(np.float64)
-    return Context(first, second, count)
+    return Context(first, second, count, second_of)
 
 
 def _round(step: Graph, colour: Ints) -> tuple[Ints, Round]:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from foretell.graph.graph import Floats, Ints
+from foretell.predictors.scaledl.context import Context
 from foretell.predictors.scaledl.form import (
     DISPATCH_S,
     LOG_MICRO,
+    MOST_CORRECTION,
     MOST_RHO,
     OUTPUTS,
     OVERHEAD_S,
@@ -36,7 +38,12 @@ class Layers:
 
     def op_seconds(self, table: OpTable, setting: Setting) -> Floats:
         """Time of every row of a table."""
-        made = self._network(table, setting)
+        return self.times_of(self.hidden(table, setting), table, setting)
+
+    def times_of(self, hidden: Floats, table: OpTable, setting: Setting) -> Floats:
+        """Time of every row, from what `hidden` made of it."""
+        w = self.weights
+        made = hidden @ w["last.weight"].T + w["last.bias"]
         out = dict(zip(OUTPUTS, made.T, strict=True))
         reference = self.reference["cpu" if setting.is_cpu else "gpu"]
         log_compute = _log_compute(table, setting.spec, reference, out)
@@ -55,7 +62,8 @@ class Layers:
         found: Floats = self.weights["device.weight"][self.devices.get(setting.device, 0)]
         return found
 
-    def _network(self, table: OpTable, setting: Setting) -> Floats:
+    def hidden(self, table: OpTable, setting: Setting) -> Floats:
+        """What the network makes of every row."""
         w, count = self.weights, len(table)
         name: Ints = np.array([self.names.get(n, 0) for n in table.name], dtype=np.int64)
         inputs = np.concatenate(
@@ -70,9 +78,41 @@ class Layers:
             1,
         )
         first = _silu(inputs @ w["first.weight"].T + w["first.bias"])
-        hidden = first + _silu(first @ w["second.weight"].T + w["second.bias"])
-        made: Floats = hidden @ w["last.weight"].T + w["last.bias"]
-        return made
+        hidden: Floats = first + _silu(first @ w["second.weight"].T + w["second.bias"])
+        return hidden
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """Weights of a fitted network over the graph, by the names torch gives them."""
+
+    weights: Mapping[str, Floats]
+
+    def change(self, hidden: Floats, context: Context) -> Floats:
+        """Logarithms by which the times of a context's surroundings change."""
+        w = self.weights
+        state = _silu(hidden @ w["enter.weight"].T + w["enter.bias"])
+        for i, part in enumerate((context.first, context.second)):
+            mine = state[part.own]
+            heard = mine @ w[f"own.{i}.weight"].T + w[f"own.{i}.bias"]
+            heard += _mean(state, part.before_src, part.before_dst, len(part)) @ w[f"before.{i}"].T
+            heard += _mean(state, part.after_src, part.after_dst, len(part)) @ w[f"after.{i}"].T
+            state = mine + _silu(heard)
+        left = state @ w["leave.weight"][0] + w["leave.bias"][0]
+        changed: Floats = MOST_CORRECTION * np.tanh(left)
+        return changed
+
+
+def _mean(state: Floats, src: Ints, dst: Ints, nodes: int) -> Floats:
+    """Mean of what reaches each node; zero where nothing does."""
+    if not len(src):
+        return np.zeros((nodes, state.shape[1]))
+    order = np.argsort(dst, kind="stable")
+    into, first = np.unique(dst[order], return_index=True)
+    sums = np.add.reduceat(state[src[order]], first, axis=0)
+    found = np.zeros((nodes, state.shape[1]))
+    found[into] = sums / np.bincount(dst, minlength=nodes)[into][:, None]
+    return found
 
 
 def _log_compute(
