@@ -1,0 +1,101 @@
+"""Fitted weights on disk: safetensors with a card that says what they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file, save_file
+
+from foretell.errors import InputError
+from foretell.graph.graph import Floats
+from foretell.predictors.scaledl.numbers import Layers, Surroundings
+
+FORMAT = 1
+_LAYERS, _CROSS, _REFERENCE = "layers", "cross", "reference"
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One fitted model of an ensemble."""
+
+    layers: Layers
+    cross: Surroundings | None
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """An ensemble, and its card: data, versions, ledger, spreads."""
+
+    members: Sequence[Member]
+    card: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+
+def save_weights(weights: Weights, path: Path) -> None:
+    """Write all members and the card."""
+    tensors: dict[str, Any] = {}
+    for number, member in enumerate(weights.members):
+        for name, value in member.layers.weights.items():
+            tensors[f"{number}/{_LAYERS}/{name}"] = _small(value)
+        for name, value in member.cross.weights.items() if member.cross else ():
+            tensors[f"{number}/{_CROSS}/{name}"] = _small(value)
+    first = weights.members[0].layers
+    for kind, spec in first.reference.items():
+        tensors[f"{_REFERENCE}/{kind}"] = np.asarray(spec, dtype=np.float64)
+    card = {
+        **weights.card,
+        "format": FORMAT,
+        "members": len(weights.members),
+        "devices": dict(first.devices),
+        "names": dict(first.names),
+    }
+    save_file(tensors, path, metadata={"card": json.dumps(card)})
+
+
+def load_weights(path: Path) -> Weights:
+    """The reverse of save_weights."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            card = json.loads((file.metadata() or {})["card"])
+        if card["format"] != FORMAT:
+            raise InputError(
+                f"weights {str(path)!r} have format {card['format']}, this version reads "
+                f"{FORMAT}: fit them again"
+            )
+        return _weights(load_file(path), card)
+    except OSError as error:
+        raise InputError(f"weights {str(path)!r} cannot be read: {error.strerror}") from error
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        raise InputError(
+            f"weights {str(path)!r} are not what 'foretell fit' writes ({error}): fit them again"
+        ) from error
+
+
+def _weights(tensors: Mapping[str, Any], card: Mapping[str, Any]) -> Weights:
+    def part(prefix: str) -> dict[str, Floats]:
+        return {
+            name.removeprefix(prefix): np.asarray(value, dtype=np.float64)
+            for name, value in tensors.items()
+            if name.startswith(prefix)
+        }
+
+    members = []
+    for number in range(int(card["members"])):
+        layers = Layers(
+            part(f"{number}/{_LAYERS}/"), card["devices"], card["names"], part(f"{_REFERENCE}/")
+        )
+        cross = part(f"{number}/{_CROSS}/")
+        members.append(Member(layers, Surroundings(cross) if cross else None))
+    return Weights(members, card)
+
+
+def _small(value: Floats) -> Any:
+    return np.ascontiguousarray(value, dtype=np.float32)
