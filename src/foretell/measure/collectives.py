@@ -16,6 +16,8 @@ from foretell.measure.task import Task
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv")
 SIZES_BYTES = tuple(2**power for power in range(12, 27, 2))
 _FEWEST, _MOST = 5, 50
+_PATIENCE, _LEAST = 4, 2
+"""Over slow links, so few are enough once so many times the share of the time is spent."""
 
 
 def collective_rows(task: Task, device: torch.device) -> list[dict[str, Any]]:
@@ -34,8 +36,9 @@ def collective_rows(task: Task, device: torch.device) -> list[dict[str, Any]]:
             start = now_s(device)
             call()
             seconds.append(now_s(device) - start)
-            late = time.monotonic() - started > task.seconds / len(task.options["sizes"])
-            stop = torch.tensor([int(late and len(seconds) >= _FEWEST)], device=device)
+            spent = (time.monotonic() - started) / (task.seconds / len(task.options["sizes"]))
+            enough = spent > 1 and len(seconds) >= (_FEWEST if spent < _PATIENCE else _LEAST)
+            stop = torch.tensor([int(enough)], device=device)
             dist.broadcast(stop, 0)
             if stop.item():
                 break
