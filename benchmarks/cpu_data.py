@@ -1,7 +1,7 @@
-"""Our own measurements on CPUs: python -m benchmarks.cpu_data [--store DIR] [--export FILE].
+"""Our own measurements on CPUs: python -m benchmarks.cpu_data [--store DIR] [--out DIR].
 
 Small models at two batches on one process and on two, over loopback and over links of 1 Gbit/s and
-100 Mbit/s between network namespaces, one thread each; operators and collectives as well. A run
+100 Mbit/s between network namespaces, one thread each; collectives, and operators alone. A run
 that was interrupted goes on where it stopped, and what was disturbed by other work on the machine
 (seen by the reference work between steps) is taken again. Needs root and iproute2.
 """
@@ -21,12 +21,13 @@ from foretell.data import Record
 from foretell.data.columns import to_records, to_table
 from foretell.data.export import export
 from foretell.data.store import Store
-from foretell.measure.jobs import collective_jobs, job, not_yet_measured
+from foretell.measure.jobs import collective_jobs, job, not_yet_measured, operator_jobs
 from foretell.measure.runner import Job, Plan, run_jobs
 from foretell.measure.task import Task
 from foretell.measure.world import World, parse_hosts
 
-DATA_FILE = ROOT / "benchmarks" / "measured" / "cpu.parquet"
+STEPS_FILE = ROOT / "benchmarks" / "measured" / "cpu.parquet"
+OPERATORS_FILE = STEPS_FILE.with_name("cpu-operators.parquet")
 _WORLDS = (
     World(processes=1, threads=1),
     World(processes=2, threads=1),
@@ -61,7 +62,7 @@ _TEXT = {
     "op:lstm,in=128,hidden=256,seq=32,layers=2": (4, 16),
     "op:gru,in=128,hidden=256,seq=32": (4, 16),
 }
-_SECONDS = 1.5
+_SECONDS, _OPERATOR_SECONDS = 1.5, 0.3
 _DISTURBED = 1.25
 _UNSTEADY = 0.25
 
@@ -100,32 +101,45 @@ def undisturbed(records: Sequence[Record]) -> list[Record]:
 
 
 def main() -> None:
-    """Measure what is missing, then write the file that the repository keeps."""
+    """Measure what is missing, then write the files that the repository keeps."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", type=Path, default=Path("cpu-measurements"))
-    parser.add_argument("--export", type=Path, default=DATA_FILE)
+    parser.add_argument("--out", type=Path, default=STEPS_FILE.parent, help="folder of the files")
     parser.add_argument("--budget", type=float, help="stop after so many seconds")
     options = parser.parse_args()
-    store = Store(options.store)
-    if options.export.exists():  # what an earlier run on this machine left
+    until = time.monotonic() + (options.budget or math.inf)
+    alone = Task(options={}, seconds=_OPERATOR_SECONDS)
+    for file, rounds, wanted in (
+        (STEPS_FILE, 2, jobs()),
+        (OPERATORS_FILE, 1, operator_jobs(_WORLDS[:1], alone)),
+    ):
+        store = Store(options.store / file.stem)
+        _collect(wanted, store, options.out / file.name, rounds, until)
+
+
+def _collect(wanted: Sequence[Job], store: Store, file: Path, rounds: int, until: float) -> None:
+    """Measure those of which neither the store nor the file has an undisturbed record."""
+    if file.exists():  # what an earlier run on this machine left
         known = {record.id for record in store.records()}
-        kept = to_records(pq.read_table(options.export))
+        kept = to_records(pq.read_table(file))
         store.append(record for record in kept if record.id not in known)
-    missing = not_yet_measured(jobs(), undisturbed(list(store.records())))
-    print(f"{len(jobs())} in all, {len(missing)} to be measured", flush=True)
+    missing = not_yet_measured(wanted, undisturbed(list(store.records())))
+    print(f"{file.name}: {len(wanted)} in all, {len(missing)} to be measured", flush=True)
     started = time.monotonic()
 
     def progress(done: int, total: int, what: str) -> None:
         print(f"{time.monotonic() - started:6.0f} s  {done:4d} of {total}  {what}", flush=True)
 
-    plan = Plan(rounds=2, budget_s=options.budget)
     for part in (missing[0::2], missing[1::2]):  # half of everything is there before the rest
-        run_jobs(part, store, plan, progress)
+        left_s = until - time.monotonic()
+        if part and left_s > 0:
+            budget_s = left_s if math.isfinite(left_s) else None
+            run_jobs(part, store, Plan(rounds=rounds, budget_s=budget_s), progress)
     records = undisturbed(list(store.records()))
-    options.export.parent.mkdir(parents=True, exist_ok=True)
-    export(to_table(records), options.export)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    export(to_table(records), file)
     good = sum(r.ok for r in records)
-    print(f"{good} measured, {len(records) - good} without a time, in {options.export}")
+    print(f"{good} measured, {len(records) - good} without a time, in {file}")
 
 
 if __name__ == "__main__":

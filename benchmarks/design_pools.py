@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.parquet as pq
 
+from benchmarks.cpu_data import OPERATORS_FILE
 from benchmarks.operator_rows import gemms_of, operators_of
-from benchmarks.sources import ROOT
 from foretell.api import Case, workload_of
 from foretell.cluster import Device
 from foretell.data import Record
@@ -19,7 +19,6 @@ from foretell.graph.graph import Bools, Floats
 from foretell.predictors.analytic.constants import NAMES, FamilyConstants, shipped_constants
 from foretell.predictors.analytic.fit import Evidence, Sample, evidence_of, sample_of
 
-OPERATORS_FILE = ROOT / "benchmarks" / "measured" / "cpu-operators.parquet"
 _MOST = 10_000
 _PER_GROUP = 2_500
 _HELD_OUT = 0.2
