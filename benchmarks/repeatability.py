@@ -1,16 +1,21 @@
 """How repeatable measurements are: python -m benchmarks.repeatability [--times 5] [--pause 60].
 
-The same workloads are measured several times with pauses in between. For each way to summarise the
-samples of a run, the table shows by how much its result moves from run to run: the coefficient of
+The same workloads are measured several times with pauses in between, on the machine as it is and
+beside neighbours: processes that compute in bursts of random length. For each way to summarise the
+samples of a run, the tables show by how much its result moves from run to run: the coefficient of
 variation, and the largest result over the smallest.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
+import multiprocessing
+import os
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -29,6 +34,7 @@ _WORKLOADS = (
     ("op:conv2d,in=64,out=64,size=28", 16, None),
 )
 _ROUNDS = 2
+_BURST_S = 1.0
 
 
 def _steady(rounds: Sequence[Answer]) -> list[float]:
@@ -56,21 +62,55 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--pause", type=float, default=60.0, help="seconds between runs")
     options = parser.parse_args()
-    runs: list[dict[str, list[Answer]]] = []
-    for number in range(options.times):
-        time.sleep(options.pause if number else 0)
-        runs.append(_one_run())
-        print(f"run {number + 1} of {options.times}", flush=True)
-    rows = [(name, *_movement(runs, summarise)) for name, summarise in SUMMARIES.items()]
-    print(f"{'summary':36} {'variation':>10} {'worst':>8} {'largest/smallest':>18}")
-    for name, mean, worst, ratio in rows:
-        print(f"{name:36} {100 * mean:9.1f}% {100 * worst:7.1f}% {ratio:17.2f}x")
+    rows = []
+    for machine in ("quiet", "neighbours"):
+        runs: list[dict[str, list[Answer]]] = []
+        with _neighbours() if machine == "neighbours" else contextlib.nullcontext():
+            for number in range(options.times):
+                time.sleep(options.pause if number else 0)
+                runs.append(_one_run())
+                print(f"{machine}: run {number + 1} of {options.times}", flush=True)
+        found = [(machine, name, *_movement(runs, way)) for name, way in SUMMARIES.items()]
+        print(f"{machine:36} {'variation':>10} {'worst':>8} {'largest/smallest':>18}")
+        for _, name, mean, worst, ratio in found:
+            print(f"{name:36} {100 * mean:9.1f}% {100 * worst:7.1f}% {ratio:17.2f}x", flush=True)
+        rows += found
     path = RESULTS / "repeatability.csv"
     with path.open("w", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["summary", "mean_variation", "worst_variation", "largest_over_smallest"])
-        writer.writerows([name, *(f"{v:.4g}" for v in values)] for name, *values in rows)
+        names = ("mean_variation", "worst_variation", "largest_over_smallest")
+        writer.writerow(["machine", "summary", *names])
+        writer.writerows(
+            [machine, name, *(f"{v:.4g}" for v in rest)] for machine, name, *rest in rows
+        )
     print(f"wrote {path.relative_to(ROOT)}")
+
+
+@contextlib.contextmanager
+def _neighbours() -> Iterator[None]:
+    """As many processes as cores, each busy about a third of the time."""
+    context = multiprocessing.get_context("spawn")
+    busy = [context.Process(target=_busy, args=(n,), daemon=True) for n in range(_cores())]
+    for process in busy:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in busy:
+            process.terminate()
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _busy(seed: int) -> None:
+    chance = random.Random(seed)
+    while True:
+        until = time.monotonic() + chance.expovariate(1 / _BURST_S)
+        while time.monotonic() < until:
+            pass
+        time.sleep(chance.expovariate(1 / (2 * _BURST_S)))
 
 
 def _one_run() -> dict[str, list[Answer]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from foretell.api import Case, cluster_of, workload_of
 from foretell.design.features import Job
-from foretell.errors import InputError
+from foretell.errors import CaptureError, InputError
 from foretell.graph.sources.op_sweep import sweep_ops
 from foretell.parallel import place
 from foretell.predictors.assemble import memory_constants
@@ -105,7 +105,11 @@ def captured(
     """Candidates that fit in memory, each case once, and why others were left out."""
     found, left_out = [], []
     for done, case in enumerate(dict.fromkeys(cases), start=1):
-        job = workload_of(case)
+        try:
+            job = workload_of(case)
+        except CaptureError as error:
+            left_out.append(f"{case.model}: {error}")
+            continue
         if _fits(job):
             found.append(Candidate(case, job))
         else:
