@@ -16,6 +16,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -35,6 +36,8 @@ _WORKLOADS = (
 )
 _ROUNDS = 2
 _BURST_S = 1.0
+MACHINES = ("quiet", "neighbours")
+_COLUMNS = ["machine", "summary", "mean_variation", "worst_variation", "largest_over_smallest"]
 
 
 def _steady(rounds: Sequence[Answer]) -> list[float]:
@@ -61,9 +64,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--pause", type=float, default=60.0, help="seconds between runs")
+    parser.add_argument("--machine", nargs="+", choices=MACHINES, default=MACHINES)
     options = parser.parse_args()
-    rows = []
-    for machine in ("quiet", "neighbours"):
+    path = RESULTS / "repeatability.csv"
+    rows = [row for row in _kept(path) if row[0] not in options.machine]
+    for machine in options.machine:
         runs: list[dict[str, list[Answer]]] = []
         with _neighbours() if machine == "neighbours" else contextlib.nullcontext():
             for number in range(options.times):
@@ -74,16 +79,19 @@ def main() -> None:
         print(f"{machine:36} {'variation':>10} {'worst':>8} {'largest/smallest':>18}")
         for _, name, mean, worst, ratio in found:
             print(f"{name:36} {100 * mean:9.1f}% {100 * worst:7.1f}% {ratio:17.2f}x", flush=True)
-        rows += found
-    path = RESULTS / "repeatability.csv"
+        rows += [[machine, name, *(f"{v:.4g}" for v in rest)] for _, name, *rest in found]
     with path.open("w", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
-        names = ("mean_variation", "worst_variation", "largest_over_smallest")
-        writer.writerow(["machine", "summary", *names])
-        writer.writerows(
-            [machine, name, *(f"{v:.4g}" for v in rest)] for machine, name, *rest in rows
-        )
+        writer.writerows([_COLUMNS, *rows])
     print(f"wrote {path.relative_to(ROOT)}")
+
+
+def _kept(path: Path) -> list[list[str]]:
+    """Rows of an earlier run."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as stream:
+        return list(csv.reader(stream))[1:]
 
 
 @contextlib.contextmanager
