@@ -26,6 +26,8 @@ _SHARE_ALONE = 0.7
 """Of the budget, for one process, where several are measured too."""
 _SHARE_OF_TURN = 0.35
 _COLLECTIVE_S = 1.5
+_USUAL_PACE = 1.5
+"""What measuring takes over what it was reckoned to take, until the first turn tells."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Campaign:
         if len({w.device.id for w in self.worlds}) > 1:
             raise InputError("processes with different threads are different devices: give one")
         self._started = time.monotonic() - self._spent_before()
+        self._pace = _USUAL_PACE
 
     @property
     def spent_s(self) -> float:
@@ -106,7 +109,7 @@ class Campaign:
                 runs, _ = runs_on(world.device, self.records())
                 chosen = plan(
                     candidates,
-                    (turn_s - _START_S) * world.total,
+                    (turn_s - _START_S) * world.total / self._pace,
                     runs=runs,
                     effort=self.effort,
                     seed=self.seed,
@@ -117,7 +120,10 @@ class Campaign:
             jobs = [job(plain(c.case), world, task) for c in chosen.choices]
             before_s = self.spent_s
             measured = self._measure(jobs, until_s - self.spent_s)
-            yield Turn(world.cluster, measured, self.spent_s - before_s, chosen.uncertainty_after)
+            took_s = self.spent_s - before_s
+            if measured == len(jobs):
+                self._pace = max(1.0, took_s - _START_S) * world.total / chosen.cost_s
+            yield Turn(world.cluster, measured, took_s, chosen.uncertainty_after)
 
     def _collectives(self, world: World) -> list[Job]:
         task = Task(options={}, seconds=_COLLECTIVE_S)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 
 from foretell.api import Case, cluster_of
 from foretell.design.candidates import Candidate, captured
@@ -42,10 +43,9 @@ _LONGEST_OPERATOR_S, _LONGEST_STEP_S = 0.3, 2.0
 
 def operators_and_models(cluster: str) -> list[Candidate]:
     """Operators forward and backward, and steps of models, that one device runs soon."""
-    cases = [
+    cases = [  # both of each would tell little more and take twice as long to capture
         Case(model=m, batch=b, cluster=cluster, mode=mode)
-        for m, b in sweep_ops()
-        for mode in ("train", "infer")
+        for (m, b), mode in zip(sweep_ops(), itertools.cycle(("train", "infer")), strict=False)
     ]
     found, _ = captured([*cases, *model_cases(cluster, ("train", "infer"))])
     return [c for c in found if _is_short(c)]
