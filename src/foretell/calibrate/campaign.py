@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from foretell.calibrate.candidates import models, operators_and_models
+from foretell.calibrate.candidates import models, operators
 from foretell.data import Record
 from foretell.data.store import Store
 from foretell.design import plan
@@ -27,7 +27,6 @@ _SHARE_ALONE = 0.7
 _SHARE_OF_TURN = 0.35
 _COLLECTIVE_S = 1.5
 _USUAL_PACE = 1.5
-"""What measuring takes over what it was reckoned to take, until the first turn tells."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +38,15 @@ class Turn:
     spent_s: float
     uncertainty: float
     """Mean standard error of the candidates' predicted times that the choice aimed at."""
+
+
+@dataclass
+class _Kind:
+    """Candidates that are chosen from together."""
+
+    candidates: Sequence[Candidate]
+    pace: float = _USUAL_PACE
+    """What measuring takes over what it was reckoned to take; the first turn tells."""
 
 
 Tell = Callable[[float, str], None]
@@ -68,7 +76,6 @@ class Campaign:
         if len({w.device.id for w in self.worlds}) > 1:
             raise InputError("processes with different threads are different devices: give one")
         self._started = time.monotonic() - self._spent_before()
-        self._pace = _USUAL_PACE
 
     @property
     def spent_s(self) -> float:
@@ -91,38 +98,46 @@ class Campaign:
         until_s = self.budget_s * (_SHARE_ALONE if shared else 1.0)
         for world in alone:
             self.tell(self.spent_s, "capturing candidates")
-            yield from self._turns(operators_and_models(world.cluster), world, until_s)
+            kinds = [operators(world.cluster), models(world.cluster, ("train", "infer"))]
+            yield from self._turns(kinds, world, until_s)
         for number, world in enumerate(shared, start=1):
             left_s = self.budget_s - until_s
             self._measure(self._collectives(world), left_s / 2)
             self.tell(self.spent_s, "capturing candidates")
             until_s += left_s / (len(shared) - number + 1)
-            yield from self._turns(models(world.cluster), world, until_s)
+            yield from self._turns([models(world.cluster, ("train",))], world, until_s)
 
     def _turns(
-        self, candidates: Sequence[Candidate], world: World, until_s: float
+        self, kinds: Sequence[Sequence[Candidate]], world: World, until_s: float
     ) -> Iterator[Turn]:
-        """Design, measure and design again."""
-        while (left_s := until_s - self.spent_s) > _START_S:
+        """Design, measure and design again.
+
+        Kinds of candidates take turns: operators tell most about constants for their cost, but
+        forecasts are of whole steps, which also show what operators alone do not.
+        """
+        open_to = [_Kind(candidates) for candidates in kinds]
+        while open_to and (left_s := until_s - self.spent_s) > _START_S:
+            kind = open_to.pop(0)
             turn_s = left_s if left_s < 2 * SHORTEST_S else max(SHORTEST_S, left_s * _SHARE_OF_TURN)
             try:
                 runs, _ = runs_on(world.device, self.records())
                 chosen = plan(
-                    candidates,
-                    (turn_s - _START_S) * world.total / self._pace,
+                    kind.candidates,
+                    (turn_s - _START_S) * world.total / kind.pace,
                     runs=runs,
                     effort=self.effort,
                     seed=self.seed,
                 )
             except InputError:  # everything is measured, or nothing left is cheap enough
-                return
+                continue
+            open_to.append(kind)
             task = Task(options={}, seconds=self.effort.seconds)
             jobs = [job(plain(c.case), world, task) for c in chosen.choices]
             before_s = self.spent_s
             measured = self._measure(jobs, until_s - self.spent_s)
             took_s = self.spent_s - before_s
             if measured == len(jobs):
-                self._pace = max(1.0, took_s - _START_S) * world.total / chosen.cost_s
+                kind.pace = max(1.0, took_s - _START_S) * world.total / chosen.cost_s
             yield Turn(world.cluster, measured, took_s, chosen.uncertainty_after)
 
     def _collectives(self, world: World) -> list[Job]:

@@ -41,20 +41,18 @@ _FIXED_SIZE = {"vit_small_patch32_224": 224, "mixer_s32_224": 224, "levit_128s":
 _LONGEST_OPERATOR_S, _LONGEST_STEP_S = 0.3, 2.0
 
 
-def operators_and_models(cluster: str) -> list[Candidate]:
-    """Operators forward and backward, and steps of models, that one device runs soon."""
+def operators(cluster: str) -> list[Candidate]:
+    """Operators alone, forward or with backward, that one device runs soon."""
     cases = [  # both of each would tell little more and take twice as long to capture
         Case(model=m, batch=b, cluster=cluster, mode=mode)
         for (m, b), mode in zip(sweep_ops(), itertools.cycle(("train", "infer")), strict=False)
     ]
-    found, _ = captured([*cases, *model_cases(cluster, ("train", "infer"))])
-    return [c for c in found if _is_short(c)]
+    return _short(cases)
 
 
-def models(cluster: str) -> list[Candidate]:
-    """Training steps of models on several devices."""
-    found, _ = captured(model_cases(cluster, ("train",)))
-    return [c for c in found if _is_short(c)]
+def models(cluster: str, modes: tuple[str, ...]) -> list[Candidate]:
+    """Steps of models that the devices run soon."""
+    return _short(model_cases(cluster, modes))
 
 
 def model_cases(cluster: str, modes: tuple[str, ...]) -> list[Case]:
@@ -81,6 +79,10 @@ def model_cases(cluster: str, modes: tuple[str, ...]) -> list[Case]:
         for b in batches
         for mode in modes
     ]
+
+
+def _short(cases: list[Case]) -> list[Candidate]:
+    return [c for c in captured(cases)[0] if _is_short(c)]
 
 
 def _is_short(candidate: Candidate) -> bool:
