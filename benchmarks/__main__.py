@@ -18,6 +18,7 @@ NAMES = (
     "probes",
     "repeatability",
     "design",
+    "calibrate",
 )
 
 

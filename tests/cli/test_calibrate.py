@@ -8,17 +8,31 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from foretell.calibrate import candidates
 from foretell.cli import _run, app
 from foretell.data.store import Store
+from foretell.graph.sources.op_sweep import sweep_ops
+
+SMALL = "transformer:layers=1,hidden=64,heads=2,seq=32,vocab=500"
 
 
+@pytest.fixture
+def _few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Capturing all of them would take longer than the campaign."""
+    monkeypatch.setattr(candidates, "_VISION", ())
+    monkeypatch.setattr(candidates, "_TEXT", (SMALL,))
+    monkeypatch.setattr(candidates, "sweep_ops", lambda: sweep_ops(["linear", "relu"]))
+
+
+@pytest.mark.usefixtures("_few_candidates")
 def test_a_campaign_measures_fits_and_goes_on(tmp_path: Path) -> None:
     out, store = tmp_path / "mine.json", tmp_path / "store"
     arguments = ["calibrate", "--nproc", "1,2", "--out", str(out), "--store", str(store), "--json"]
-    answer = json.loads(CliRunner().invoke(app, [*arguments, "--budget", "50s"]).output)
-    assert answer["operators"] + answer["steps"] >= 5
+    answer = json.loads(CliRunner().invoke(app, [*arguments, "--budget", "32s"]).output)
+    assert answer["operators"] >= 3
+    assert answer["steps"] >= 1
     assert answer["collectives"] >= 8
-    assert answer["spent_s"] < 50 + 25  # a step under way is finished, and captures take a while
+    assert answer["spent_s"] < 32 + 15  # what is under way is finished
     records = list(Store(store).records())
     assert {r.environment["campaign"] for r in records} == {"mine.json"}
     assert sum(r.metrics["spent_s"] for r in records) <= answer["spent_s"]
