@@ -47,6 +47,7 @@ class _Kind:
     candidates: Sequence[Candidate]
     pace: float = _USUAL_PACE
     """What measuring takes over what it was reckoned to take; the first turn tells."""
+    turns: int = 0
 
 
 Tell = Callable[[float, str], None]
@@ -118,7 +119,8 @@ class Campaign:
         open_to = [_Kind(candidates) for candidates in kinds]
         while open_to and (left_s := until_s - self.spent_s) > _START_S:
             kind = open_to.pop(0)
-            turn_s = left_s if left_s < 2 * SHORTEST_S else max(SHORTEST_S, left_s * _SHARE_OF_TURN)
+            waiting = sum(not other.turns for other in open_to)
+            turn_s = _turn_s(left_s, waiting)
             try:
                 runs, _ = runs_on(world.device, self.records())
                 chosen = plan(
@@ -131,10 +133,11 @@ class Campaign:
             except InputError:  # everything is measured, or nothing left is cheap enough
                 continue
             open_to.append(kind)
+            kind.turns += 1
             task = Task(options={}, seconds=self.effort.seconds)
             jobs = [job(plain(c.case), world, task) for c in chosen.choices]
             before_s = self.spent_s
-            measured = self._measure(jobs, until_s - self.spent_s)
+            measured = self._measure(jobs, until_s - self.spent_s if waiting == 0 else turn_s)
             took_s = self.spent_s - before_s
             if measured == len(jobs):
                 kind.pace = max(1.0, took_s - _START_S) * world.total / chosen.cost_s
@@ -154,3 +157,10 @@ class Campaign:
     def _spent_before(self) -> float:
         mine = [r for r in self.records() if r.environment.get("campaign") == self.name]
         return sum(r.metrics.get("spent_s", 0.0) for r in mine)
+
+
+def _turn_s(left_s: float, waiting: int) -> float:
+    """How long a turn may take, so that kinds without one yet get theirs."""
+    if left_s >= 2 * SHORTEST_S:
+        return max(SHORTEST_S, left_s * _SHARE_OF_TURN)
+    return left_s / (1 + waiting)
