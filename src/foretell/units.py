@@ -61,7 +61,7 @@ def parse_duration(text: str) -> float:
     unit = match.group(2) or "s" if match else ""
     if not match or unit not in _DURATION_S:
         raise InputError(
-            f"duration {text!r} is not understood: write a number and ms, s, m, h or d"
+            f"duration {text!r} is not understood: write a positive number and ms, s, m, h or d"
         )
     return float(match.group(1)) * _DURATION_S[unit]
 

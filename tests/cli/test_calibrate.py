@@ -35,9 +35,12 @@ def test_a_campaign_measures_fits_and_goes_on(tmp_path: Path) -> None:
     records = list(Store(store).records())
     assert {r.environment["campaign"] for r in records} == {"mine.json"}
     assert sum(r.metrics["spent_s"] for r in records) <= answer["spent_s"]
+    kept = json.loads((store / "mine.json.spent").read_text())["spent_s"]
+    assert kept == pytest.approx(answer["spent_s"], rel=0.3)
 
     again = json.loads(CliRunner().invoke(app, [*arguments, "--budget", "20s"]).output)
     assert again["turns"] == []  # all of it was spent before
+    assert len(list(Store(store).records())) == len(records)
     assert again["steps"] == answer["steps"]
 
     case = ["predict", "timm:resnet10t", "--batch", "2", "--cluster", "local@1", "--json"]
@@ -54,8 +57,10 @@ def test_a_campaign_measures_fits_and_goes_on(tmp_path: Path) -> None:
         (["--budget", "5s"], "give 20 s or more"),
         (["--budget", "soon"], "soon"),
         (["--budget", "1m", "--out", "mine.txt"], "must end in .json"),
+        (["--budget", "1m", "--store", "/proc/nowhere"], "name another place with --store"),
+        (["--budget", "1m", "--hosts", "0@1gbit"], "two namespaces can be joined"),
         (["--budget", "1m", "--out", "nowhere/mine.json"], "there is no directory 'nowhere'"),
-        (["--budget", "1m", "--nproc", "0"], "not a list of whole numbers"),
+        (["--budget", "1m", "--nproc", "0"], "write whole numbers from 1 up"),
     ],
 )
 def test_wrong_calls_are_one_sentence(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from foretell.calibrate.candidates import models, operators
 from foretell.data import Record
+from foretell.data.export import whole_file
 from foretell.data.store import Store
 from foretell.design import plan
 from foretell.design.candidates import Candidate, plain
@@ -76,6 +79,7 @@ class Campaign:
             )
         if len({w.device.id for w in self.worlds}) > 1:
             raise InputError("processes with different threads are different devices: give one")
+        self.store.check_writable()
         self._started = time.monotonic() - self._spent_before()
 
     @property
@@ -103,7 +107,9 @@ class Campaign:
             yield from self._turns(kinds, world, until_s)
         for number, world in enumerate(shared, start=1):
             left_s = self.budget_s - until_s
-            self._measure(self._collectives(world), left_s / 2)
+            self._measure(
+                self._collectives(world), min(left_s / 2, self.budget_s - self.spent_s - _START_S)
+            )
             self.tell(self.spent_s, "capturing candidates")
             until_s += left_s / (len(shared) - number + 1)
             yield from self._turns([models(world.cluster, ("train",))], world, until_s)
@@ -148,15 +154,29 @@ class Campaign:
         return not_yet_measured(collective_jobs([world], task), self.records())
 
     def _measure(self, jobs: Sequence[Job], budget_s: float) -> int:
+        if not jobs or budget_s <= 0:
+            return 0
         how = Plan(rounds=self.effort.rounds, budget_s=budget_s, seed=self.seed, campaign=self.name)
-        report = run_jobs(
-            jobs, self.store, how, lambda done, total, what: self.tell(self.spent_s, what)
-        )
+        report = run_jobs(jobs, self.store, how, self._advance)
+        self._advance(0, 0, "")
         return len(report.records)
 
+    def _advance(self, done: int, total: int, what: str) -> None:
+        """Keep what was spent, so that a killed campaign goes on with what is left."""
+        self.store.directory.mkdir(parents=True, exist_ok=True)
+        with whole_file(self._ledger, binary=False) as stream:
+            json.dump({"spent_s": self.spent_s}, stream)
+        self.tell(self.spent_s, what)
+
+    @property
+    def _ledger(self) -> Path:
+        return self.store.directory / f"{self.name}.spent"
+
     def _spent_before(self) -> float:
-        mine = [r for r in self.records() if r.environment.get("campaign") == self.name]
-        return sum(r.metrics.get("spent_s", 0.0) for r in mine)
+        try:
+            return float(json.loads(self._ledger.read_text(encoding="utf-8"))["spent_s"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0.0
 
 
 def _turn_s(left_s: float, waiting: int) -> float:

@@ -73,14 +73,13 @@ def calibrate(
 
     from foretell.calibrate import Campaign, fit_machine
     from foretell.cli.show import print_line
-    from foretell.data.export import whole_file
+    from foretell.data.export import check_place, whole_file
     from foretell.data.store import Store, default_store
     from foretell.units import parse_duration
 
     if out.suffix != ".json":
         raise InputError(f"--out {str(out)!r} must end in .json, so that --predictor knows it")
-    if not out.parent.is_dir():
-        raise InputError(f"--out {str(out)!r}: there is no directory {str(out.parent)!r}")
+    check_place(out, "--out")
     worlds = _worlds(numbers("nproc", nproc), hosts or [], threads)
     campaign = Campaign(
         store=Store(store) if store else default_store(),
@@ -167,6 +166,8 @@ def _show(found: Calibration, turns: list[Turn], campaign: Campaign, out: Path) 
         f"{format_duration(campaign.spent_s)} of {format_duration(campaign.budget_s)}"
     )
     before, after = _median_error(found.before), _median_error(found.after)
+    if not found.steps:
+        print_line("note: no whole step was measured in that time: give a larger --budget")
     if before is not None and after is not None:
         print_line(
             f"median error of a step: {100 * before:.0f} % as shipped, {100 * after:.0f} % now "

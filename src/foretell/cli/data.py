@@ -124,7 +124,7 @@ def ls(store: _StoreOption = None, json_output: _JsonOption = False) -> None:
 
     from foretell.cli.show import plain_table, print_line, print_table
 
-    place = _store(store, must_exist=False)
+    place = _store(store)
     table = place.table()
     columns = [table[name].to_pylist() for name in _COUNTED]
     counts = sorted(Counter(zip(*columns, strict=True)).items())

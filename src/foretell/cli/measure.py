@@ -183,6 +183,7 @@ def measure(
         raise InputError(
             f"needs={needs!r} chooses among machines: give --engine ray or slurm as well"
         )
+    where.check_writable()
     plan = Plan(rounds=rounds, budget_s=budget_s, needs=needs, details=details)
     report = _run(jobs, where, plan, engine)
     _show(report, where.directory, json_output)
@@ -219,11 +220,15 @@ def _jobs(
     chosen: list[World],
     task: Task,
 ) -> list[Job]:
-    from foretell.measure.jobs import workload_jobs
+    from foretell.cli.show import progress
+    from foretell.measure.jobs import check_models, workload_jobs
 
     if not models and (batches or settings):
         raise InputError("--batch and --set belong to models: name one, such as timm:resnet18")
-    return workload_jobs(models, batches or [None], chosen, settings, task)
+    jobs = workload_jobs(models, batches or [None], chosen, settings, task)
+    with progress("looking at the models"):
+        check_models(jobs)
+    return jobs
 
 
 def _tables(

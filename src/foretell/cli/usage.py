@@ -41,5 +41,7 @@ def numbers(option: str, text: str) -> list[int]:
     except ValueError:
         found = [0]
     if min(found) < 1:
-        raise InputError(f"--{option} {text!r} is not a list of whole numbers: write 8,16,32")
+        raise InputError(
+            f"--{option} {text!r} is not understood: write whole numbers from 1 up, with commas"
+        )
     return found

@@ -6,6 +6,7 @@ import contextlib
 import csv
 import json
 import os
+import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -78,6 +79,18 @@ def whole_file(path: Path, *, binary: bool) -> Iterator[IO[Any]]:
     finally:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def check_place(path: Path, option: str) -> None:
+    """Refuse a file that cannot be made, before the work that would fill it."""
+    if not path.parent.is_dir():
+        raise InputError(f"{option} {str(path)!r}: there is no directory {str(path.parent)!r}")
+    try:
+        tempfile.TemporaryFile(dir=path.parent).close()
+    except OSError as error:
+        raise InputError(
+            f"{option} {str(path)!r} cannot be written ({error.strerror}): name another place"
+        ) from error
 
 
 def _write_csv(table: pa.Table, stream: IO[str]) -> None:

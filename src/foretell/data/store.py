@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -53,6 +54,20 @@ class Store:
             self._write(to_table(part))
             added += len(part)
         return added
+
+    def check_writable(self) -> None:
+        """Refuse a place that takes no files, before anything is measured for it."""
+        is_new = not self.directory.exists()
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=self.directory).close()
+            if is_new:
+                self.directory.rmdir()
+        except OSError as error:
+            raise InputError(
+                f"measurements cannot be kept in {str(self.directory)!r} ({error.strerror}): name "
+                "another place with --store"
+            ) from error
 
     def table(self, **equal: str) -> pa.Table:
         """All rows, each id once, in the order of writing; `equal` keeps columns of one value."""

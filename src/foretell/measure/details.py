@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from foretell.data.export import write_rows
-from foretell.errors import CannotError
+from foretell.errors import InputError
 from foretell.measure.plots import save_plot
 from foretell.measure.series import Series
 from foretell.measure.task import Answer, Task
@@ -53,4 +53,7 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CannotError(f"{str(folder)!r} cannot be made: {error.strerror}") from error
+        raise InputError(
+            f"folder {str(folder)!r} cannot be made ({error.strerror}): name another for --plots "
+            "or --profile"
+        ) from error

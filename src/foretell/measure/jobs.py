@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -9,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foretell.api import Case, predict_case
+from foretell.api import Case, predict_case, workload_of
 from foretell.data import Record
-from foretell.errors import InputError
+from foretell.errors import CannotError, InputError
 from foretell.graph.sources import check_reference
 from foretell.graph.sources.op_sweep import sweep_ops
 from foretell.measure.collectives import COLLECTIVES, SIZES_BYTES
@@ -43,6 +44,15 @@ def workload_jobs(
         job(_without_none({**options, "model": model, "batch": batch}), world, task)
         for world, model, batch in itertools.product(chosen, models, batches)
     ]
+
+
+def check_models(jobs: Iterable[Job]) -> None:
+    """Refuse models that do not exist before processes are started for them."""
+    first = {str(j.task.options["model"]): j for j in jobs}
+    for wanted in first.values():
+        case = Case.from_mapping({**wanted.task.options, "cluster": wanted.world.cluster})
+        with contextlib.suppress(CannotError):  # the record will say why
+            workload_of(case)
 
 
 def case_jobs(path: Path, chosen: Sequence[World], task: Task) -> list[Job]:

@@ -22,6 +22,7 @@ _SHORTEST_S = 2e-3
 _BLOCK_S = 0.25
 _FEWEST_SAMPLES = 5
 _MOST_AT_ONCE = 2000
+_PATIENCE = 4
 
 
 @dataclass
@@ -65,7 +66,10 @@ class StepSampler:
             found.reference_s.append(self.reference.seconds())
             for _ in range(per_block):
                 self._one(step, at_once, found)
-            steps += per_block * at_once
+                steps += at_once
+                late = now_s(self.device) - began > _PATIENCE * task.seconds
+                if late and not self.together:  # processes that work together stop together
+                    break
             enough = self._enough(found, task, now_s(self.device) - began)
             if self._agreed(float(enough)):
                 break
@@ -97,7 +101,7 @@ class StepSampler:
     def _enough(self, found: Samples, task: Task, spent_s: float) -> bool:
         count = len(found.step_s)
         if spent_s >= task.seconds:
-            return count >= _FEWEST_SAMPLES or spent_s >= 4 * task.seconds
+            return count >= _FEWEST_SAMPLES or spent_s >= _PATIENCE * task.seconds
         steady = found.step_s[steady_from(found.step_s) :]
         if len(steady) < 4 * _FEWEST_SAMPLES:
             return False

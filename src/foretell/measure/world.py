@@ -85,6 +85,10 @@ def parse_hosts(text: str) -> dict[str, Any]:
     if count.isdecimal():
         if count == "1" and not rate:
             return {}
+        if count != "2":
+            raise InputError(
+                f"hosts={text!r}: two namespaces can be joined, no other number; write 2@1gbit"
+            )
         return {"namespaces": int(count), "bits_per_s": parse_rate(rate) if rate else None}
     names = tuple(part.strip() for part in text.split(","))
     for name in names:

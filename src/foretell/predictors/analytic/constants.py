@@ -192,9 +192,11 @@ class Constants:
                 together={k: Together.from_dict(v) for k, v in data.get("together", {}).items()},
                 provenance=data.get("provenance", {}),
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except KeyError as error:
+            raise InputError(f"constants {origin} lack {error}: fit them again") from error
+        except (ValueError, TypeError, AttributeError) as error:
             raise InputError(
-                f"constants {origin} cannot be read ({error}): fit them again"
+                f"constants {origin} are not what 'foretell calibrate' writes: fit them again"
             ) from error
 
 
@@ -211,7 +213,8 @@ def load_constants(path: Path) -> Constants:
         return Constants.from_json(path.read_text(encoding="utf-8"), repr(str(path)))
     except OSError as error:
         raise InputError(
-            f"constants file {str(path)!r} cannot be read: {error.strerror}"
+            f"constants file {str(path)!r} cannot be read ({error.strerror}): name one that "
+            "'foretell calibrate' wrote"
         ) from error
 
 
