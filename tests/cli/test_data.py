@@ -102,12 +102,13 @@ def test_measurements_are_counted(store: Path) -> None:
     }
 
 
-def test_an_empty_store_is_said_to_be_empty(tmp_path: Path) -> None:
-    done = data("ls", store=tmp_path / "nothing")
+def test_an_empty_store_is_said_to_be_empty_and_a_missing_one_to_be_missing(tmp_path: Path) -> None:
+    done = data("ls", store=tmp_path)
     assert done.returncode == 0
     assert "no measurements" in done.stdout
+    assert json.loads(data("ls", "--json", store=tmp_path).stdout) == []
+    assert "does not exist" in one_sentence(data("ls", store=tmp_path / "nothing"), 2)
     assert not (tmp_path / "nothing").exists()
-    assert json.loads(data("ls", "--json", store=tmp_path / "nothing").stdout) == []
 
 
 def test_one_measurement_is_shown_by_the_start_of_its_id(store: Path) -> None:
@@ -153,7 +154,7 @@ BAD_CALLS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "folder of something else": (("import", "timm", "--from", HERE), 2, "benchmark-train-*.csv"),
     "no folder": (("import", "timm"), 2, "--from"),
     "unknown format": (("export", "x.xlsx"), 2, ".parquet, .csv, .jsonl"),
-    "missing place": (("export", "nowhere/x.csv"), 1, "nowhere/x.csv"),
+    "missing place": (("export", "nowhere/x.csv"), 2, "nowhere/x.csv"),
     "place is a folder": (("export", "/"), 2, "ends in no format"),
     "unknown verb": (("lss",), 2, "lss"),
 }
