@@ -184,8 +184,8 @@ def measure(
             f"needs={needs!r} chooses among machines: give --engine ray or slurm as well"
         )
     where.check_writable()
-    plan = Plan(rounds=rounds, budget_s=budget_s, needs=needs, details=details)
-    report = _run(jobs, where, plan, engine)
+    plan = Plan(rounds=rounds, budget_s=budget_s, needs=needs)
+    report = _run(jobs, where, plan, engine, details)
     _show(report, where.directory, json_output)
 
 
@@ -263,13 +263,15 @@ def _settings(pairs: list[str]) -> dict[str, Any]:
     return found
 
 
-def _run(jobs: list[Job], store: Store, plan: Plan, engine: str) -> Report:
+def _run(jobs: list[Job], store: Store, plan: Plan, engine: str, details: Details) -> Report:
     from foretell.cli.show import counted_progress
     from foretell.measure.engines import run_on
 
     with counted_progress("measuring") as advance:
         try:
-            return run_on(engine, jobs, store, plan, lambda done, total, _: advance(done, total))
+            return run_on(
+                engine, jobs, store, plan, lambda done, total, _: advance(done, total), details
+            )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 "what was measured is kept; go on with the same command and --resume"

@@ -112,7 +112,8 @@ class Facts:
         """Note what was said and what is used instead."""
         self.note(
             f"{name.replace('_', ' ')} {weak.value} ({weak.where}) gives way to "
-            f"{strong.value if strong.value else 'none'} ({strong.where})"
+            f"{'none' if strong.value == 0 and strong.value is not False else strong.value} "
+            f"({strong.where})"
         )
 
     def note_unknown(self, word: str, where: str, option: str) -> None:

@@ -49,8 +49,6 @@ class Plan:
     """What a machine must have to be given jobs: a Ray resource, or a Slurm constraint."""
     campaign: str = ""
     """What the measurements are for, kept with each of them."""
-    details: Details = field(default_factory=Details)
-    """What is kept beside the records."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.rounds <= _MOST_ROUNDS:
@@ -67,9 +65,15 @@ class Report:
 
 
 def run_jobs(
-    jobs: Sequence[Job], store: Store, plan: Plan, progress: Progress = lambda *_: None
+    jobs: Sequence[Job],
+    store: Store,
+    plan: Plan,
+    progress: Progress = lambda *_: None,
+    details: Details | None = None,
 ) -> Report:
     """Measure jobs and append what comes of each batch to the store as soon as it is known.
+
+    `details` keeps more than records.
 
     The rounds of a batch are interleaved, so that whatever slows the machine down for a while
     does not hit one workload alone.
@@ -106,8 +110,8 @@ def run_jobs(
                     ]
                     store.append(found)
                 for task, given in zip(batch, answers, strict=True):
-                    if given:
-                        plan.details.keep(task, world, given)
+                    if given and details is not None:
+                        details.keep(task, world, given)
                 report.records += found
                 report.left += sum(not given for given in answers)
                 progress(done, len(jobs), "")
