@@ -36,7 +36,6 @@ def _add(builder: CorpusBuilder, step: Step) -> None:
         alone=record.kind == "operator",
     )
     builder.add(
-        workload.step,
         table_of(workload.step, recipe.precision, compiled=recipe.compile),
         np.ones(len(workload.step)),
         setting,

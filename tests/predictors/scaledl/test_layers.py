@@ -52,7 +52,7 @@ def seconds(model: LayerModel, case: Case, setting: Setting | None = None) -> np
     recipe = workload.recipe
     table = table_of(workload.step, recipe.precision, compiled=recipe.compile)
     where = setting or make_setting(cluster.devices[0], mode=recipe.mode)
-    return layers_of(model).op_seconds(table, where)[table.row]
+    return table.by_op(layers_of(model).op_seconds(table, where)[table.row], len(workload.step))
 
 
 @settings(max_examples=25, deadline=None)
@@ -101,7 +101,7 @@ def test_numbers_agree_with_torch(compiled: bool) -> None:
     table = table_of(step, "amp-fp16", compiled=compiled)
     setting = make_setting(cluster.devices[0], mode="train", compiled=compiled)
     builder = CorpusBuilder()
-    builder.add(step, table, np.ones(len(step)), setting, 1.0, key="a", label="a")
+    builder.add(table, np.ones(len(step)), setting, 1.0, key="a", label="a")
     corpus = builder.build()
     layers = layers_of(learned)
     block = Block.of(corpus, PLACES, dict(layers.names))
@@ -131,7 +131,7 @@ def test_training_finds_what_made_the_times() -> None:
         table = table_of(workload.step, "fp32", compiled=False)
         op_s = layers_of(truth).op_seconds(table, setting)[table.row].sum()
         count = np.ones(len(workload.step))
-        builder.add(workload.step, table, count, setting, op_s, key=model, label=model)
+        builder.add(table, count, setting, op_s, key=model, label=model)
     corpus = builder.build()
     rows = np.arange(len(corpus))
     trained = train_layers(corpus, rows, Effort(epochs=150, steps_per_batch=8, cross=False))
@@ -150,21 +150,22 @@ def test_surroundings_agree_with_torch_operator_by_operator() -> None:
     workload, cluster = workload_of(Case(model=MODELS[1], batch=4, cluster="rtx3090"))
     step, setting = workload.step, make_setting(cluster.devices[0], mode="train")
     table = table_of(step, "fp32", compiled=False)
-    context = context_of(step, table.row, np.ones(len(step)))
-    assert context.count.sum() == len(step)
+    kernels = len(table.row)
+    context = context_of(table.row, table.edge_src, table.edge_dst, np.ones(kernels))
+    assert context.count.sum() == kernels > len(step)
     hidden = layers_of(learned).hidden(table, setting)
     named = {n: v.double().numpy() for n, v in cross.state_dict().items()}
     weights = {n.removesuffix(".lin_l.weight"): v for n, v in named.items()}
     ours = Surroundings(weights).change(hidden, context)[context.place]
 
     def whole(part: str) -> torch.Tensor:
-        src, dst = (step.edge_src, step.edge_dst)
+        src, dst = (table.edge_src, table.edge_dst)
         ends = (src, dst) if part == "before" else (dst, src)
         return torch.from_numpy(np.stack(ends))
 
-    everything = RoundBatch(torch.arange(len(step)), whole("before"), whole("after"))
+    everything = RoundBatch(torch.arange(kernels), whole("before"), whole("after"))
     batch = ContextBatch(
-        everything, everything, torch.arange(len(step)), torch.ones(len(step)), torch.zeros(1)
+        everything, everything, torch.arange(kernels), torch.ones(kernels), torch.zeros(1)
     )
     with torch.no_grad():
         theirs = cross(torch.from_numpy(hidden[table.row]).float(), batch)
@@ -177,7 +178,7 @@ def test_untrained_surroundings_change_nothing() -> None:
     setting = make_setting(cluster.devices[0], mode="train")
     table = table_of(workload.step, "fp32", compiled=False)
     count = np.ones(len(workload.step))
-    builder.add(workload.step, table, count, setting, 1.0, key="a", label="a")
+    builder.add(table, count, setting, 1.0, key="a", label="a")
     block = Block.of(builder.build(), PLACES, {})
     with torch.no_grad():
         without, _ = block.predict(learned, np.array([0]))

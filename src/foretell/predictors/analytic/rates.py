@@ -50,11 +50,12 @@ FUSIBLE = ("norm", "norm_backward", "softmax", "elementwise", "reduction", "copy
 
 def rate_groups(graph: Graph) -> Ints:
     """GROUPS index per kind."""
-    return _groups_of(graph.kinds)
+    return groups_of(graph.kinds)
 
 
 @functools.lru_cache(maxsize=512)
-def _groups_of(kinds: Kinds) -> Ints:
+def groups_of(kinds: Kinds) -> Ints:
+    """GROUPS index per kind."""
     names = [_group(kinds, i) for i in range(len(kinds))]
     return np.array([GROUP_INDEX[n] for n in names], dtype=np.int64)
 

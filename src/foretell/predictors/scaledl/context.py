@@ -1,7 +1,7 @@
 """Who is next to whom in a step, with equal surroundings kept once.
 
-Operators of one kind whose neighbours are alike, and whose neighbours' neighbours are alike, look
-the same to two rounds of messages. A step of thousands of operators has some hundreds of such
+Kernels of one kind whose neighbours are alike, and whose neighbours' neighbours are alike, look
+the same to two rounds of messages. A step of thousands of kernels has some hundreds of such
 surroundings, so the network over the graph is trained on those, with their counts.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from foretell.graph.graph import Floats, Graph, Ints
+from foretell.graph.graph import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,22 +40,22 @@ class Context:
     second: Round
     count: Floats
     place: Ints
-    """Which surrounding each operator of the step is in."""
+    """Which surrounding each kernel of the step is in."""
 
 
-def context_of(step: Graph, row: Ints, passes: Floats) -> Context:
-    """The surroundings of a step whose operators are such rows of a table."""
-    first_of, first = _round(step, row)
-    second_of, second = _round(step, first_of)
+def context_of(row: Ints, edge_src: Ints, edge_dst: Ints, passes: Floats) -> Context:
+    """The surroundings of nodes that are such rows of a table and run so often."""
+    first_of, first = _round(row, edge_src, edge_dst)
+    second_of, second = _round(first_of, edge_src, edge_dst)
     count = np.bincount(second_of, passes, len(second)).astype(np.float64)
     return Context(first, second, count, second_of)
 
 
-def _round(step: Graph, colour: Ints) -> tuple[Ints, Round]:
-    """Finer colours of the operators, and one node per colour with edges from the old ones."""
+def _round(colour: Ints, edge_src: Ints, edge_dst: Ints) -> tuple[Ints, Round]:
+    """Finer colours of the nodes, and one node per colour with edges from the old ones."""
     signature = _hashes(colour)
     total = signature.copy()
-    for src, dst, salt in ((step.edge_src, step.edge_dst, 1), (step.edge_dst, step.edge_src, 2)):
+    for src, dst, salt in ((edge_src, edge_dst, 1), (edge_dst, edge_src, 2)):
         mixed = _hashes(colour[src] * 4 + salt)
         summed = np.zeros(len(colour), dtype=np.uint64)
         np.add.at(summed, dst, mixed)
@@ -64,13 +64,13 @@ def _round(step: Graph, colour: Ints) -> tuple[Ints, Round]:
     fine = fine.reshape(-1).astype(np.int64)
     place = np.full(len(colour), -1, dtype=np.int64)
     place[chosen] = np.arange(len(chosen))
-    before = _edges(colour, place, step.edge_src, step.edge_dst)
-    after = _edges(colour, place, step.edge_dst, step.edge_src)
+    before = _edges(colour, place, edge_src, edge_dst)
+    after = _edges(colour, place, edge_dst, edge_src)
     return fine, Round(colour[chosen], *before, *after)
 
 
 def _edges(colour: Ints, place: Ints, src: Ints, dst: Ints) -> tuple[Ints, Ints]:
-    """Edges into the operators that stand for their colour, from colours."""
+    """Edges into the nodes that stand for their colour, from colours."""
     kept = place[dst] >= 0
     return colour[src[kept]], place[dst[kept]]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from foretell.graph.graph import Floats, Graph, Ints
+from foretell.graph.graph import Floats, Ints
 from foretell.predictors.scaledl.context import Context, context_of
 from foretell.predictors.scaledl.setting import Setting
 from foretell.predictors.scaledl.table import OpTable
@@ -67,7 +67,6 @@ class CorpusBuilder:
 
     def add(
         self,
-        step: Graph,
         table: OpTable,
         passes: Floats,
         setting: Setting,
@@ -78,6 +77,7 @@ class CorpusBuilder:
         weight: float = 1.0,
     ) -> None:
         """One measured step; `passes` says how often each of its operators runs."""
+        passes = passes[table.op]
         count = np.bincount(table.row, passes, len(table))
         used = np.flatnonzero(count > 0)
         names = np.array([self._names.setdefault(n, len(self._names)) for n in table.name])
@@ -101,18 +101,18 @@ class CorpusBuilder:
         )
         ids = np.array([self._row_of(row) for row in block], dtype=np.int64)
         where = self._setting_of(setting)
-        context = self._context_of(step, table, passes, used)
+        context = self._context_of(table, passes, used)
         self._steps.append((ids, count[used], where, measured_s, weight, key, label, context))
 
-    def _context_of(self, step: Graph, table: OpTable, passes: Floats, used: Ints) -> int:
+    def _context_of(self, table: OpTable, passes: Floats, used: Ints) -> int:
         place = np.zeros(len(table), dtype=np.int64)
         place[used] = np.arange(len(used))
         row = place[table.row]
-        parts = (row, step.edge_src, step.edge_dst, passes)
+        parts = (row, table.edge_src, table.edge_dst, passes)
         digest = hashlib.blake2b(b"".join(p.tobytes() for p in parts), digest_size=16).digest()
         if digest not in self._contexts:
             self._contexts[digest] = len(self.contexts)
-            self.contexts.append(context_of(step, row, passes))
+            self.contexts.append(context_of(*parts))
         return self._contexts[digest]
 
     def _row_of(self, row: np.ndarray) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from foretell.cluster import Cluster, Device
 from foretell.errors import InputError
-from foretell.graph.graph import Floats, Graph
+from foretell.graph.graph import Floats
 from foretell.parallel import OpTimes, Placed, StepRun, place, run_step
 from foretell.predictors.assemble import Spread, Trust, assemble, slowest
 from foretell.predictors.forecast import Forecast
@@ -67,14 +67,14 @@ class ScaleDLPredictor:
         recipe, step = workload.recipe, workload.step
         table = table_of(step, recipe.precision, compiled=recipe.compile)
         setting = setting_of(recipe, device)
-        context = _context(step, table) if self.with_cross else None
+        context = _context(table) if self.with_cross else None
         logs = [self._member_logs(i, table, setting, context) for i in range(len(self.weights))]
         dispatch_s = np.exp(
             np.mean([np.log(m.layers.dispatch_s(setting)) for m in self.weights.members])
         )
         return OpTimes(
-            device_s=np.exp(np.mean(logs, axis=0)),
-            host_s=table.launches[table.row] * float(dispatch_s),
+            device_s=table.by_op(np.exp(np.mean(logs, axis=0)), len(step)),
+            host_s=table.by_op(table.launches[table.row] * float(dispatch_s), len(step)),
         )
 
     def _member_logs(
@@ -107,8 +107,8 @@ def _gaps(card: Mapping[str, Any], workload: Workload, device: Device) -> list[s
     return []
 
 
-def _context(step: Graph, table: OpTable) -> Context:
-    return context_of(step, table.row, np.ones(len(step)))
+def _context(table: OpTable) -> Context:
+    return context_of(table.row, table.edge_src, table.edge_dst, np.ones(len(table.row)))
 
 
 @functools.cache

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from foretell.graph.graph import Floats, Kinds
 from foretell.graph.ops import DType, OpClass
+from foretell.predictors.scaledl.kernels import Kernel, Tensor, kernels_of
 
 SHAPE_NAMES = (
     "has_gemm",
@@ -65,46 +65,24 @@ _LOG_UNIT = 8.0
 _FLOATS = tuple(d for d in DType if d.is_float)
 
 
-def shape_rows(kinds: Kinds) -> Floats:
-    """[kinds, SHAPE_NAMES]; not to be written to."""
-    return _shape_rows(kinds)
-
-
 @functools.lru_cache(maxsize=512)
-def _shape_rows(kinds: Kinds) -> Floats:
-    rows = np.zeros((len(kinds), len(SHAPE_NAMES)))
-    for i in range(len(kinds)):
-        for name, value in _shape(kinds, i).items():
+def shape_rows(kinds: Kinds) -> Floats:
+    """[kernels of the kinds, SHAPE_NAMES]; not to be written to."""
+    kernels = kernels_of(kinds).each
+    rows = np.zeros((len(kernels), len(SHAPE_NAMES)))
+    for i, kernel in enumerate(kernels):
+        for name, value in _shape(kinds, kernel).items():
             rows[i, _INDEX[name]] = value
     rows.flags.writeable = False
     return rows
 
 
-@dataclass(frozen=True)
-class _Tensor:
-    """One tensor of an operator; sizes that grow with the batch count as one."""
-
-    dims: tuple[int, ...]
-    grows: tuple[bool, ...]
-    dtype: DType
-
-    @property
-    def still(self) -> tuple[int, ...]:
-        """Sizes of one sample."""
-        return tuple(1 if g else d for d, g in zip(self.dims, self.grows, strict=True))
-
-    @property
-    def numel(self) -> int:
-        """Elements of one sample."""
-        return math.prod(self.dims)
-
-
-def _shape(kinds: Kinds, i: int) -> dict[str, float]:
-    inputs, outputs = _tensors(kinds, i)
-    found = _product(kinds, i) | _tensor_sizes(inputs, outputs)
+def _shape(kinds: Kinds, kernel: Kernel) -> dict[str, float]:
+    inputs, i = kernel.inputs, kernel.kind
+    found = _product(kernel) | _tensor_sizes(inputs, kernel.outputs)
     op_class = OpClass(int(kinds.op_class[i]))
     if op_class is OpClass.CONV:
-        found |= _convolution(kinds, i, inputs)
+        found |= _convolution(kinds, kernel)
     elif op_class is OpClass.ATTENTION and inputs and len(inputs[0].dims) >= 4:
         *_, queries, head = inputs[0].still
         keys = inputs[1].still[-2] if len(inputs) > 1 and len(inputs[1].dims) >= 2 else queries
@@ -113,26 +91,12 @@ def _shape(kinds: Kinds, i: int) -> dict[str, float]:
     return found
 
 
-def _tensors(kinds: Kinds, i: int) -> tuple[list[_Tensor], list[_Tensor]]:
-    inputs: list[_Tensor] = []
-    outputs: list[_Tensor] = []
-    for t in range(int(kinds.tensor_start[i]), int(kinds.tensor_start[i + 1])):
-        first, last = int(kinds.dim_start[t]), int(kinds.dim_start[t + 1])
-        tensor = _Tensor(
-            dims=tuple(kinds.dim[first:last].tolist()),
-            grows=tuple((kinds.dim_power[first:last] > 0).tolist()),
-            dtype=DType(int(kinds.tensor_dtype[t])),
-        )
-        (outputs if kinds.tensor_is_output[t] else inputs).append(tensor)
-    return inputs, outputs
-
-
-def _product(kinds: Kinds, i: int) -> dict[str, float]:
+def _product(kernel: Kernel) -> dict[str, float]:
     """The matrix product behind a contraction: sizes of one sample, and which of them grow."""
-    sizes = dict(zip(("m", "n", "k"), kinds.gemm[i, 1:].tolist(), strict=True))
+    sizes = dict(zip(("m", "n", "k"), kernel.gemm[1:].tolist(), strict=True))
     if not sizes["k"]:
         return {}
-    grows = dict(zip(("m", "n", "k"), (kinds.gemm_power[i, 1:] > 0).tolist(), strict=True))
+    grows = dict(zip(("m", "n", "k"), (kernel.gemm_power[1:] > 0).tolist(), strict=True))
     found = {"has_gemm": 1.0}
     found |= {f"{name}_grows": float(g) for name, g in grows.items()}
     found |= {f"log_{name}": _log(s) for name, s in sizes.items() if not grows[name]}
@@ -144,17 +108,18 @@ def _product(kinds: Kinds, i: int) -> dict[str, float]:
     return found
 
 
-def _convolution(kinds: Kinds, i: int, inputs: list[_Tensor]) -> dict[str, float]:
-    backward = "backward" in kinds.name[i]
-    stride, groups, dilation, transposed = kinds.attrs[i, :4].tolist()
+def _convolution(kinds: Kinds, kernel: Kernel) -> dict[str, float]:
+    source, weight = kernel.source, kernel.weight
+    if source is None or weight is None:
+        return {}
+    stride, groups, dilation, transposed = kinds.attrs[kernel.kind, :4].tolist()
     groups = max(1, groups)
-    source, weight = inputs[1 if backward else 0], inputs[2 if backward else 1]
-    kernel = weight.dims[2:]
+    window = weight.dims[2:]
     out_channels, in_per_group = weight.dims[0], weight.dims[1]
     spatial = source.still[2:]
     found = {
-        "log_kernel": _log(math.prod(kernel)),
-        "log_kernel_width": _log(kernel[-1] if kernel else 1),
+        "log_kernel": _log(math.prod(window)),
+        "log_kernel_width": _log(window[-1] if window else 1),
         "log_stride": _log(stride),
         "log_groups": _log(groups),
         "log_in_per_group": _log(in_per_group),
@@ -171,7 +136,7 @@ def _convolution(kinds: Kinds, i: int, inputs: list[_Tensor]) -> dict[str, float
     return found
 
 
-def _tensor_sizes(inputs: list[_Tensor], outputs: list[_Tensor]) -> dict[str, float]:
+def _tensor_sizes(inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> dict[str, float]:
     main = max((*inputs, *outputs), key=lambda t: len(t.dims), default=None)
     if main is None:
         return {}
@@ -196,7 +161,7 @@ def _tensor_sizes(inputs: list[_Tensor], outputs: list[_Tensor]) -> dict[str, fl
     }
 
 
-def _itemsize(tensors: list[_Tensor]) -> float:
+def _itemsize(tensors: tuple[Tensor, ...]) -> float:
     sizes = [t.dtype.itemsize for t in tensors]
     return float(np.mean(sizes)) / _LOG_UNIT if sizes else 0.0
 

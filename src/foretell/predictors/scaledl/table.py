@@ -1,17 +1,18 @@
-"""A step as the learned model reads it: distinct operators with work, shape and how often."""
+"""A step as the learned model reads it: distinct kernels with work, shape and how often."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
 
 from foretell.cluster import Device
-from foretell.graph.graph import Floats, Graph, Ints
+from foretell.graph.graph import Floats, Graph, Ints, Kinds
 from foretell.graph.ops import DType, OpClass
 from foretell.predictors.analytic.fusion import fused_bytes
-from foretell.predictors.analytic.rates import GROUP_INDEX, rate_groups
-from foretell.predictors.analytic.roofline import launches_of
+from foretell.predictors.analytic.rates import GROUP_INDEX, groups_of
+from foretell.predictors.scaledl.kernels import Kernels, kernels_of
 from foretell.predictors.scaledl.shapes import SHAPE_NAMES, shape_rows
 
 UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "fp8", "vector")
@@ -19,13 +20,14 @@ UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "fp8", "vector")
 _UNIT = {name: i for i, name in enumerate(UNITS)}
 _LOW = {DType.FP16: "fp16", DType.BF16: "bf16", DType.FP64: "fp64"}
 _TILE = 128
+_OPTIMIZER_LAUNCHES = 0.05
 EXTRA_NAMES = ("fused", "leads_chain")
 COLUMNS = (*SHAPE_NAMES, *EXTRA_NAMES)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class OpTable:
-    """Distinct operators of a step; sizes at its batch."""
+    """Distinct kernels of a step; sizes at its batch."""
 
     group: Ints
     name: tuple[str, ...]
@@ -33,60 +35,102 @@ class OpTable:
     flops: Floats
     nbytes: Floats
     tiles: Floats
-    """Results of the matrix product over those of a tile; 0 for operators without one."""
+    """Results of the matrix product over those of a tile; 0 for kernels without one."""
     launches: Floats
     shape: Floats
     """[rows, COLUMNS]."""
     row: Ints
-    """Which row each operator of the step is, in execution order."""
+    """Which row each kernel of the step is, in execution order."""
+    op: Ints
+    """Which operator of the step each kernel belongs to."""
+    edge_src: Ints
+    edge_dst: Ints
+    """Edges between kernels."""
 
     def __len__(self) -> int:
         return len(self.group)
 
+    def by_op(self, per_kernel: Floats, operators: int) -> Floats:
+        """Sums over the kernels of each operator."""
+        return np.bincount(self.op, per_kernel, operators).astype(np.float64)
+
 
 def table_of(step: Graph, precision: str, *, compiled: bool) -> OpTable:
-    """The operators of a step."""
-    kinds, group = step.kinds, rate_groups(step)
-    batch, m, n, _ = step.kind_gemm.T
+    """The kernels of a step."""
+    kernels = kernels_of(step.kinds)
+    group, unit = _groups_and_units(step.kinds, precision)
+    powers = float(step.batch) ** np.arange(3)
+    batch, m, n, _ = (kernels.gemm * float(step.batch) ** kernels.gemm_power).T
     sequential = group == GROUP_INDEX["rnn"]
-    tiles = np.where(sequential, 1, batch) * m * n / _TILE**2
-    launches = np.where(sequential, np.maximum(batch, 1), launches_of(group))
-    nbytes = step.kind_bytes_read + step.kind_bytes_written
-    shape = shape_rows(kinds)
-    extra = np.zeros((len(kinds), len(EXTRA_NAMES)))
-    if not compiled:
-        return OpTable(
-            group=group,
-            name=kinds.name,
-            unit=_units(step, precision, group),
-            flops=step.kind_flops,
-            nbytes=nbytes,
-            tiles=tiles,
-            launches=launches,
-            shape=np.concatenate([shape, extra], 1),
-            row=step.op_kind,
-        )
-    moved, launched = fused_bytes(step)
-    distinct, first, row = np.unique(
-        np.stack([step.op_kind, moved, launched], 1), axis=0, return_index=True, return_inverse=True
-    )
-    kind = step.op_kind[first]
-    extra = np.stack([distinct[:, 1] < nbytes[kind], distinct[:, 2] > 0], 1).astype(np.float64)
+    nbytes = kernels.nbytes @ powers
+    launches = np.where(sequential, np.maximum(batch, 1), 1.0)
+    # Multi-tensor optimizers launch once for many parameters.
+    launches[group == GROUP_INDEX["optimizer"]] = _OPTIMIZER_LAUNCHES
+    kernel, op, source, target = _spread(step, kernels)
+    extra = np.zeros((len(kernels), len(EXTRA_NAMES)))
+    row, chosen = kernel, np.arange(len(kernels))
+    if compiled:
+        row, chosen, nbytes, leads, extra = _fused(step, kernel, op, nbytes)
+        launches = launches[chosen] * leads
     return OpTable(
-        group=group[kind],
-        name=tuple(kinds.name[k] for k in kind),
-        unit=_units(step, precision, group)[kind],
-        flops=step.kind_flops[kind],
-        nbytes=distinct[:, 1],
-        tiles=tiles[kind],
-        launches=launches[kind] * distinct[:, 2],
-        shape=np.concatenate([shape[kind], extra], 1),
-        row=row.reshape(-1),
+        group=group[chosen],
+        name=tuple(kernels.each[k].name for k in chosen),
+        unit=unit[chosen],
+        flops=(kernels.flops @ powers)[chosen],
+        nbytes=nbytes,
+        tiles=(np.where(sequential, 1, batch) * m * n / _TILE**2)[chosen],
+        launches=launches,
+        shape=np.concatenate([shape_rows(step.kinds)[chosen], extra], 1),
+        row=row,
+        op=op,
+        edge_src=source,
+        edge_dst=target,
     )
 
 
-def _units(step: Graph, precision: str, group: Ints) -> Ints:
-    kinds = step.kinds
+def _spread(step: Graph, kernels: Kernels) -> tuple[Ints, Ints, Ints, Ints]:
+    """Kernel and operator of each kernel that runs, in execution order, and edges between them."""
+    second = kernels.second[step.op_kind]
+    twice = second >= 0
+    op = np.repeat(np.arange(len(step)), 1 + twice)
+    at = np.cumsum(1 + twice) - 1 - twice
+    kernel = kernels.first[step.op_kind][op]
+    kernel[at[twice] + 1] = second[twice]
+    sources, targets = [], []
+    for from_second in (False, True):
+        for to_second in (False, True):
+            kept = (twice[step.edge_src] | (not from_second)) & (
+                twice[step.edge_dst] | (not to_second)
+            )
+            sources.append(at[step.edge_src[kept]] + from_second)
+            targets.append(at[step.edge_dst[kept]] + to_second)
+    return kernel, op, np.concatenate(sources), np.concatenate(targets)
+
+
+def _fused(
+    step: Graph, kernel: Ints, op: Ints, nbytes: Floats
+) -> tuple[Ints, Ints, Floats, Floats, Floats]:
+    """Rows when compiled: of each kernel that runs, then kernel, bytes, launches, EXTRA_NAMES."""
+    moved, launched = fused_bytes(step)
+    whole = (step.kind_bytes_read + step.kind_bytes_written)[step.op_kind]
+    own = np.where(moved < whole, moved, np.inf)[op]
+    rows = np.stack([kernel, np.minimum(own, nbytes[kernel]), launched[op]], 1)
+    distinct, row = np.unique(rows, axis=0, return_inverse=True)
+    chosen = distinct[:, 0].astype(np.int64)
+    leads = distinct[:, 2]
+    extra = np.stack([distinct[:, 1] < nbytes[chosen], leads > 0], 1).astype(np.float64)
+    return row.reshape(-1), chosen, distinct[:, 1], leads, extra
+
+
+@functools.lru_cache(maxsize=512)
+def _groups_and_units(kinds: Kinds, precision: str) -> tuple[Ints, Ints]:
+    """Of every kernel."""
+    kind = kernels_of(kinds).kind
+    group = groups_of(kinds)
+    return group[kind], _units(kinds, precision, group)[kind]
+
+
+def _units(kinds: Kinds, precision: str, group: Ints) -> Ints:
     found = np.full(len(kinds), _UNIT["fp32"])
     for dtype, name in _LOW.items():
         found[kinds.dtype == dtype] = _UNIT[name]
