@@ -19,6 +19,8 @@ _OTHER_SIZE = 0.02
 """A model whose parameters differ by more from those measured is another one today."""
 _ROUNDED = 1e4
 _CHUNK = 4
+_IN_PLACE_NORM = "tresnet"
+"""Families measured with a fused in-place batch norm, which timm gave up before PyTorch 2."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +62,9 @@ def steps_of(records: Iterable[Record]) -> Iterator[Step | Reject]:
 
 
 def _step(record: Record) -> Step:
+    old = str(record.options.get("torch_version", "")).startswith("1.")
+    if old and record.source == "timm" and record.group.startswith(_IN_PLACE_NORM):
+        raise ForetellError(f"{record.model} was measured with a batch norm that timm gave up")
     workload, cluster = workload_of(case_of(record))
     measured = record.metrics.get("parameters")
     if measured is not None:

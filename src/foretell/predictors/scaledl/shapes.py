@@ -30,6 +30,8 @@ SHAPE_NAMES = (
     "waste_k32",
     "odd_n",
     "odd_k",
+    "twos_n",
+    "twos_k",
     "log_kernel",
     "log_kernel_width",
     "log_stride",
@@ -38,6 +40,8 @@ SHAPE_NAMES = (
     "log_out_per_group",
     "odd_in_per_group",
     "odd_out_per_group",
+    "twos_in_per_group",
+    "twos_out_per_group",
     "dilated",
     "transposed",
     "log_height",
@@ -48,6 +52,8 @@ SHAPE_NAMES = (
     "log_head",
     "causal",
     "log_channels",
+    "odd_channels",
+    "twos_channels",
     "log_last",
     "log_middle",
     "dimensions",
@@ -104,7 +110,7 @@ def _product(kernel: Kernel) -> dict[str, float]:
         if not grows[name]:
             size = sizes[name]
             found |= {f"waste_{name}{t}": _waste(size, t) for t in tiles}
-            found[f"odd_{name}"] = float(size % 8 != 0)
+            found |= _divides(name, size)
     return found
 
 
@@ -124,11 +130,11 @@ def _convolution(kinds: Kinds, kernel: Kernel) -> dict[str, float]:
         "log_groups": _log(groups),
         "log_in_per_group": _log(in_per_group),
         "log_out_per_group": _log(out_channels / groups),
-        "odd_in_per_group": float(in_per_group % 8 != 0),
-        "odd_out_per_group": float(out_channels // groups % 8 != 0),
         "dilated": float(dilation > 1),
         "transposed": float(transposed),
     }
+    found |= _divides("in_per_group", in_per_group)
+    found |= _divides("out_per_group", out_channels // groups)
     if spatial:
         found["log_height"] = _log(spatial[0])
         found["log_width"] = _log(spatial[-1])
@@ -145,9 +151,10 @@ def _tensor_sizes(inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> di
     written = sum(t.numel * t.dtype.itemsize for t in outputs)
     largest = max((t.numel for t in inputs), default=1)
     produced = max((t.numel for t in outputs), default=1)
+    channels = still[1] if len(still) > 1 else 1
     formats = {t.dtype for t in (*inputs, *outputs) if t.dtype in _FLOATS}
-    return {
-        "log_channels": _log(still[1] if len(still) > 1 else 1),
+    return _divides("channels", channels) | {
+        "log_channels": _log(channels),
         "log_last": _log(still[-1]),
         "log_middle": _log(math.prod(still[2:-1])),
         "dimensions": len(still) / _LOG_UNIT,
@@ -164,6 +171,12 @@ def _tensor_sizes(inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> di
 def _itemsize(tensors: tuple[Tensor, ...]) -> float:
     sizes = [t.dtype.itemsize for t in tensors]
     return float(np.mean(sizes)) / _LOG_UNIT if sizes else 0.0
+
+
+def _divides(name: str, size: int) -> dict[str, float]:
+    """Vector loads and matrix units want sizes that powers of two divide."""
+    twos = (size & -size).bit_length() - 1 if size > 0 else 0
+    return {f"odd_{name}": float(twos < 3), f"twos_{name}": min(twos, 6) / 6}
 
 
 def _ratio(over: float, under: float) -> float:
