@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
-import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from foretell.api import Case, workload_of
@@ -18,7 +15,6 @@ from foretell.workload import Workload
 _OTHER_SIZE = 0.02
 """A model whose parameters differ by more from those measured is another one today."""
 _ROUNDED = 1e4
-_CHUNK = 4
 _IN_PLACE_NORM = "tresnet"
 """Families measured with a fused in-place batch norm, which timm gave up before PyTorch 2."""
 
@@ -77,41 +73,8 @@ def _step(record: Record) -> Step:
     return Step(record, workload, slowest(cluster))
 
 
-def capture_ahead(
-    records: Sequence[Record],
-    workers: int,
-    tell: Callable[[int, int], None] = lambda done, total: None,
-) -> None:
-    """Put the graphs of all records into the cache, in several processes.
-
-    What was captured before is only looked up, so an interrupted run goes on where it stopped.
-    """
-    distinct = {_graph_key(r): r for r in records if r.ok and r.kind != "collective"}
-    models: dict[str, list[Record]] = {}
-    for record in distinct.values():
-        models.setdefault(record.model, []).append(record)
-    done = 0
-    with multiprocessing.get_context("spawn").Pool(workers, _one_thread) as pool:
-        for count in pool.imap_unordered(_capture, models.values(), chunksize=_CHUNK):
-            done += count
-            tell(done, len(distinct))
-
-
-def _graph_key(record: Record) -> tuple[object, ...]:
-    names = ("image_size", "seq", "mode", "precision", "channels_last", "recompute")
-    options = record.options
-    old = str(options.get("torch_version", "2")).startswith("1.")
-    return (record.model, old, *(options.get(name) for name in names))
-
-
-def _one_thread() -> None:
+def one_thread() -> None:
+    """For worker processes: the cores are dealt out already."""
     import torch
 
     torch.set_num_threads(1)
-
-
-def _capture(records: Sequence[Record]) -> int:
-    for record in records:
-        with contextlib.suppress(Exception):  # reading the step says why; others follow
-            workload_of(dataclasses.replace(case_of(record), batch=1, global_batch=None))
-    return len(records)

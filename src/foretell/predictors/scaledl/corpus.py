@@ -13,6 +13,8 @@ from foretell.predictors.scaledl.context import Context, context_of
 from foretell.predictors.scaledl.setting import Setting
 from foretell.predictors.scaledl.table import OpTable
 
+_OPERATOR = ("shape", "group", "unit", "flops", "nbytes", "tiles", "launches")
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Corpus:
@@ -38,6 +40,9 @@ class Corpus:
     settings: tuple[Setting, ...]
     measured_s: Floats
     weight: Floats
+    """How much a step counts when it is drawn."""
+    share: Floats
+    """Probability that it is drawn in an epoch."""
     keys: tuple[str, ...]
     """Of each step: what may not be split between fitting and judging."""
     labels: tuple[str, ...]
@@ -59,7 +64,7 @@ class CorpusBuilder:
     _settings: dict[tuple[object, ...], int] = field(default_factory=dict)
     _columns: list[np.ndarray] = field(default_factory=list)
     _contexts: dict[bytes, int] = field(default_factory=dict)
-    _steps: list[tuple[np.ndarray, np.ndarray, int, float, float, str, str, int]] = field(
+    _steps: list[tuple[np.ndarray, np.ndarray, int, float, str, str, int]] = field(
         default_factory=list
     )
     contexts: list[Context] = field(default_factory=list)
@@ -74,7 +79,6 @@ class CorpusBuilder:
         *,
         key: str,
         label: str,
-        weight: float = 1.0,
     ) -> None:
         """One measured step; `passes` says how often each of its operators runs."""
         passes = passes[table.op]
@@ -102,7 +106,10 @@ class CorpusBuilder:
         ids = np.array([self._row_of(row) for row in block], dtype=np.int64)
         where = self._setting_of(setting)
         context = self._context_of(table, passes, used)
-        self._steps.append((ids, count[used], where, measured_s, weight, key, label, context))
+        self._steps.append((ids, count[used], where, measured_s, key, label, context))
+
+    def __len__(self) -> int:
+        return len(self._steps)
 
     def _context_of(self, table: OpTable, passes: Floats, used: Ints) -> int:
         place = np.zeros(len(table), dtype=np.int64)
@@ -134,7 +141,7 @@ class CorpusBuilder:
         """Everything collected."""
         columns = np.array(self._columns)
         rest = columns[:, -7:]
-        ids, counts, where, seconds, weights, keys, labels, context = zip(*self._steps, strict=True)
+        ids, counts, where, seconds, keys, labels, context = zip(*self._steps, strict=True)
         return Corpus(
             shape=columns[:, :-7].astype(np.float32),
             group=rest[:, 0].astype(np.int64),
@@ -151,12 +158,54 @@ class CorpusBuilder:
             setting=np.array(where, dtype=np.int64),
             settings=tuple(self.settings),
             measured_s=np.array(seconds),
-            weight=np.array(weights),
+            weight=np.ones(len(seconds)),
+            share=np.ones(len(seconds)),
             keys=tuple(keys),
             labels=tuple(labels),
             contexts=tuple(self.contexts),
             context=np.array(context, dtype=np.int64),
         )
+
+
+def joined(corpora: Sequence[Corpus]) -> Corpus:
+    """Several corpora as one; operators that two of them share stay twice."""
+    names = {n: i for i, n in enumerate(dict.fromkeys(n for c in corpora for n in c.names))}
+    settings: dict[tuple[str, bytes], int] = {}
+    kept: list[Setting] = []
+    renamed, settled = [], []
+    for corpus in corpora:
+        renamed.append(np.array([names[n] for n in corpus.names], dtype=np.int64)[corpus.name])
+        places = []
+        for setting in corpus.settings:
+            key = (setting.device, setting.features.tobytes())
+            if key not in settings:
+                settings[key] = len(kept)
+                kept.append(setting)
+            places.append(settings[key])
+        settled.append(np.array(places, dtype=np.int64)[corpus.setting])
+
+    def shifted(parts: Sequence[Ints], sizes: Sequence[int]) -> Ints:
+        before = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+        return np.concatenate([p + b for p, b in zip(parts, before, strict=True)])
+
+    def together(name: str) -> np.ndarray:
+        return np.concatenate([getattr(c, name) for c in corpora])
+
+    ops = [len(c.group) for c in corpora]
+    lengths = np.concatenate([np.diff(c.start) for c in corpora])
+    return Corpus(
+        **{name: together(name) for name in (*_OPERATOR, "count", "measured_s", "weight", "share")},
+        name=np.concatenate(renamed),
+        names=tuple(names),
+        start=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        op=shifted([c.op for c in corpora], ops),
+        setting=np.concatenate(settled),
+        settings=tuple(kept),
+        keys=tuple(k for c in corpora for k in c.keys),
+        labels=tuple(x for c in corpora for x in c.labels),
+        contexts=tuple(x for c in corpora for x in c.contexts),
+        context=shifted([c.context for c in corpora], [len(c.contexts) for c in corpora]),
+    )
 
 
 def slices(corpus: Corpus, rows: Sequence[int] | Ints) -> tuple[Ints, Floats, Ints]:

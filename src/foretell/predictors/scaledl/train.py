@@ -28,7 +28,8 @@ class Effort:
     """How long and how carefully to fit."""
 
     epochs: int = 40
-    steps_per_batch: int = 48
+    steps_per_batch: int = 16
+    """Beside them a batch has its part of the single operators."""
     rate: float = 4e-3
     decay: float = 1e-4
     forget_device: float = 0.1
@@ -188,14 +189,17 @@ def train_layers(
     cross = CrossLayer(effort.hidden) if effort.cross else None
     fitted = [*model.parameters(), *(cross.parameters() if cross else ())]
     optimizer = torch.optim.AdamW(fitted, lr=effort.rate, weight_decay=effort.decay)
-    batches = max(1, len(rows) // effort.steps_per_batch)
+    per_epoch = corpus.share[rows].sum() if len(rows) else 0
+    steps = float(corpus.share[rows] @ (np.diff(corpus.start)[rows] > 1))
+    batches = max(1, int((steps or per_epoch) // effort.steps_per_batch))
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, effort.rate, total_steps=effort.epochs * batches + 1, pct_start=0.15
     )
     weight = torch.tensor(corpus.weight, dtype=torch.float32)
     for epoch in range(effort.epochs):
         total, off_total = 0.0, 0.0
-        for chosen in np.array_split(rng.permutation(rows), batches):
+        drawn = rows[rng.random(len(rows)) < corpus.share[rows]]
+        for chosen in np.array_split(rng.permutation(drawn), batches):
             unseen = bool(rng.random() < effort.forget_device)
             said, change = block.predict(model, chosen, cross=cross, unseen=unseen)
             off = said - block.log_measured[chosen]

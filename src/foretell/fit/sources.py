@@ -1,0 +1,103 @@
+"""Which published measurements the learned predictor is fitted to, and where they lie."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from foretell.data import Record
+from foretell.data.importers import records_of
+from foretell.errors import InputError
+
+_FOLDERS = {
+    "llm_foundry": "llm-foundry",
+    "mlperf": "mlperf_training",
+    "pollux": "pollux_osdi21",
+    "sia": "sia_sosp23",
+}
+"""Sources whose folder has another name."""
+_PER_TABLE = 150
+"""Operators kept of one kind on one device in one number format."""
+
+
+def data_directory(given: Path | None = None) -> Path:
+    """The folder of all sources: as given, else FORETELL_DATA."""
+    chosen = given or Path(os.environ.get("FORETELL_DATA", ""))
+    if chosen == Path() or not chosen.is_dir():
+        raise InputError(
+            f"there are no measurements to fit in {str(chosen)!r}: fetch the sources that docs/"
+            "howto-fit.md lists and name their folder with --data or FORETELL_DATA"
+        )
+    return chosen
+
+
+def folder_of(source: str, data: Path) -> Path:
+    """The folder of one source."""
+    return data / _FOLDERS.get(source, source)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some records of some sources that are fitted together."""
+
+    name: str
+    about: str
+    read: Callable[[Path], Iterator[Record]]
+
+    def records(self, data: Path) -> list[Record]:
+        """All records, those of one model side by side."""
+        found = sorted(self.read(data), key=lambda r: (r.model, repr(sorted(r.options.items()))))
+        if not found:
+            raise InputError(f"part {self.name!r} found no records below {str(data)!r}")
+        return found
+
+
+def _timm(mode: str) -> Callable[[Path], Iterator[Record]]:
+    def read(data: Path) -> Iterator[Record]:
+        for record in records_of("timm", folder_of("timm", data)):
+            if record.options["mode"] == mode and "torch_version" in record.options:
+                yield record
+
+    return read
+
+
+def _operators(source: str, inside: str = "") -> Callable[[Path], Iterator[Record]]:
+    def read(data: Path) -> Iterator[Record]:
+        found = records_of(source, folder_of(source, data))
+        single = (r for r in found if r.kind == "operator" and r.device and inside in r.origin)
+        return _some_of_each(r for r in single if r.model.startswith("op:"))
+
+    return read
+
+
+def _some_of_each(records: Iterable[Record]) -> Iterator[Record]:
+    """The same few of every table, whatever order they come in."""
+    tables: dict[tuple[object, ...], list[tuple[bytes, int, Record]]] = defaultdict(list)
+    for number, record in enumerate(records):
+        name = record.model.partition(",")[0]
+        key = (record.device, name, record.options.get("precision"))
+        tables[key].append((_lot(record.origin), number, record))
+    for rows in tables.values():
+        for _, _, record in sorted(rows)[:_PER_TABLE]:
+            yield record
+
+
+def _lot(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+PARTS: Mapping[str, Part] = {
+    part.name: part
+    for part in (
+        Part("timm-train", "training steps of vision models", _timm("train")),
+        Part("timm-infer", "inference steps of vision models", _timm("infer")),
+        Part("neusight", "single operators in fp32", _operators("neusight", "/train/")),
+        Part("aiconfigurator", "matrix products in fp16 to fp8", _operators("aiconfigurator")),
+        Part("vidur", "operators of language models in fp16", _operators("vidur")),
+    )
+}
+"""What can be fitted to, by name."""
