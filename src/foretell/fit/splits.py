@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,6 +16,12 @@ def family_of(model: str) -> str:
     """The architecture family of a model's name: its first part, without digits."""
     name = model.partition(":")[2] or model
     return re.split(r"[_\d]", name)[0]
+
+
+def is_model(corpus: Corpus) -> np.ndarray:
+    """Which steps are of whole models, not single operators."""
+    alone = np.array([s.is_alone for s in corpus.settings], dtype=np.bool_)
+    return ~alone[corpus.setting]
 
 
 def twins(corpus: Corpus) -> dict[str, str]:
@@ -31,20 +38,42 @@ def twins(corpus: Corpus) -> dict[str, str]:
         return key
 
     owner: dict[bytes, str] = {}
-    for i, key in enumerate(corpus.keys):
+    for i in np.flatnonzero(is_model(corpus)):
         first, last = corpus.start[i], corpus.start[i + 1]
         order = np.argsort(corpus.op[first:last])
         parts = (corpus.op[first:last][order], corpus.count[first:last][order])
         digest = hashlib.blake2b(b"".join(p.tobytes() for p in parts), digest_size=16).digest()
+        key = corpus.keys[i]
         other = owner.setdefault(digest, key)
         parent[root(key)] = root(other)
     return {key: root(key) for key in parent}
 
 
-def folds(names: list[str], count: int, seed: int = 0) -> Ints:
+def by_model(corpus: Corpus) -> list[str]:
+    """What of each step must stay together when models are held out."""
+    same = twins(corpus)
+    return [same[key] for key in corpus.keys]
+
+
+def by_family(corpus: Corpus) -> list[str]:
+    """What of each step must stay together when families are held out."""
+    return [family_of(name) for name in by_model(corpus)]
+
+
+def half_by_family(corpus: Corpus, seed: int) -> tuple[list[str], np.ndarray]:
+    """Every other family as a whole, the others model by model; which steps are of the former."""
+    models = by_model(corpus)
+    families = [family_of(name) for name in models]
+    whole = {name: _draw(f"{seed}/half/{name}", 2) == 0 for name in set(families)}
+    names = [f if whole[f] else m for f, m in zip(families, models, strict=True)]
+    return names, np.array([whole[f] for f in families], dtype=np.bool_)
+
+
+def folds(names: Sequence[str], count: int, seed: int = 0) -> Ints:
     """Fold of every step; equal names share one."""
-    known = {
-        name: int(hashlib.sha256(f"{seed}/{name}".encode()).hexdigest(), 16) % count
-        for name in set(names)
-    }
+    known = {name: _draw(f"{seed}/{name}", count) for name in set(names)}
     return np.array([known[name] for name in names], dtype=np.int64)
+
+
+def _draw(text: str, count: int) -> int:
+    return int(hashlib.sha256(text.encode()).hexdigest(), 16) % count

@@ -20,9 +20,10 @@ from foretell.predictors.assemble import Spread, Trust, assemble, slowest
 from foretell.predictors.forecast import Forecast
 from foretell.predictors.protocol import Measurement
 from foretell.predictors.scaledl.context import Context, context_of
-from foretell.predictors.scaledl.setting import Setting, setting_of
+from foretell.predictors.scaledl.domain import cells_of, newest_group, novelty
+from foretell.predictors.scaledl.setting import Setting, place_of, setting_of
 from foretell.predictors.scaledl.table import OpTable, table_of
-from foretell.predictors.scaledl.weights import Weights, load_weights, save_weights
+from foretell.predictors.scaledl.weights import Member, Weights, load_weights, save_weights
 from foretell.workload import Workload
 
 
@@ -54,8 +55,10 @@ class ScaleDLPredictor:
 
     def predict(self, workload: Workload, cluster: Cluster) -> Forecast:
         """The forecast of one workload on one cluster."""
-        placed, run = self.play(workload, cluster)
-        return assemble(placed, run, self._trust(workload, cluster), self.name)
+        placed = place(workload, cluster)
+        timed = self._timed(placed.local, slowest(cluster))
+        run = run_step(placed, timed.op_times())
+        return assemble(placed, run, self._trust(placed, timed), self.name)
 
     def play(self, workload: Workload, cluster: Cluster) -> tuple[Placed, StepRun]:
         """One step of the job, as it goes on its cluster."""
@@ -64,47 +67,95 @@ class ScaleDLPredictor:
 
     def op_times(self, workload: Workload, device: Device) -> OpTimes:
         """Times of every operator of the step on one device, in execution order."""
-        recipe, step = workload.recipe, workload.step
-        table = table_of(step, recipe.precision, compiled=recipe.compile)
+        return self._timed(workload, device).op_times()
+
+    def _timed(self, workload: Workload, device: Device) -> _Timed:
+        recipe = workload.recipe
+        table = table_of(workload.step, recipe.precision, compiled=recipe.compile)
         setting = setting_of(recipe, device)
         context = _context(table) if self.with_cross else None
-        logs = [self._member_logs(i, table, setting, context) for i in range(len(self.weights))]
-        dispatch_s = np.exp(
-            np.mean([np.log(m.layers.dispatch_s(setting)) for m in self.weights.members])
-        )
-        return OpTimes(
-            device_s=table.by_op(np.exp(np.mean(logs, axis=0)), len(step)),
-            host_s=table.by_op(table.launches[table.row] * float(dispatch_s), len(step)),
+        members = self.weights.members
+        logs = [_member_logs(m, table, setting, context) for m in members]
+        dispatch = [np.log(m.layers.dispatch_s(setting)) for m in members]
+        return _Timed(
+            table=table,
+            setting=setting,
+            kernel_s=np.exp(np.mean(logs, axis=0)),
+            dispatch_s=float(np.exp(np.mean(dispatch))),
+            operators=len(workload.step),
         )
 
-    def _member_logs(
-        self, number: int, table: OpTable, setting: Setting, context: Context | None
-    ) -> Floats:
-        member = self.weights.members[number]
-        hidden = member.layers.hidden(table, setting)
-        logs: Floats = np.log(member.layers.times_of(hidden, table, setting))[table.row]
-        if context is not None and member.cross is not None:
-            logs = logs + member.cross.change(hidden, context)[context.place]
-        return logs
-
-    def _trust(self, workload: Workload, cluster: Cluster) -> Trust:
+    def _trust(self, placed: Placed, timed: _Timed) -> Trust:
         """The spread of cases like this one, and what speaks against them."""
-        card, device = self.weights.card, slowest(cluster)
-        notes = _gaps(card, workload, device)
-        known = device.id in card["devices"]
-        level = "device" if known and not notes else "gap" if known else "new-device"
-        spreads = {name: Spread(low=v[0], high=v[1]) for name, v in card["spreads"].items()}
-        spread = spreads[level]
+        card, cluster = self.weights.card, placed.cluster
+        cells = cells_of(timed.table, timed.setting)
+        seconds = timed.row_s
+        new = novelty(cells, seconds, self.weights.seen)
+        level, notes = "near", []
+        if new >= card["far_from"]:
+            level = "far"
+            group = newest_group(timed.table, cells, seconds, self.weights.seen)
+            notes.append(
+                f"{new:.0%} of the step is in operators unlike those measured, most in {group}"
+            )
+        if strange := _strange(card, placed.whole, slowest(cluster)):
+            level, notes = "new-device", [strange, *notes]
+        spread = self._spread(level, timed.setting)
         if not cluster.is_single_device:
-            spread = spread.or_wider(spreads["distributed"])
+            spread = spread.or_wider(self._spread("distributed", timed.setting))
         return Trust(spread=spread, notes=notes)
 
+    def _spread(self, level: str, setting: Setting) -> Spread:
+        known = self.weights.card["spreads"][level]
+        low, high = known.get(place_of(setting)) or known["*"]
+        return Spread(low=low, high=high)
 
-def _gaps(card: Mapping[str, Any], workload: Workload, device: Device) -> list[str]:
-    """What of this case was not in the training data."""
-    if device.id not in card["devices"]:
-        return [f"no step was measured on {device.id}: its specification stands for it"]
-    return []
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Timed:
+    """Kernels of a step in execution order, and how long each takes."""
+
+    table: OpTable
+    setting: Setting
+    kernel_s: Floats
+    dispatch_s: float
+    operators: int
+
+    @property
+    def row_s(self) -> Floats:
+        """Seconds of all runs of each row of the table."""
+        return np.bincount(self.table.row, self.kernel_s, len(self.table)).astype(np.float64)
+
+    def op_times(self) -> OpTimes:
+        """Of every operator."""
+        table = self.table
+        return OpTimes(
+            device_s=table.by_op(self.kernel_s, self.operators),
+            host_s=table.by_op(table.launches[table.row] * self.dispatch_s, self.operators),
+        )
+
+
+def _member_logs(
+    member: Member, table: OpTable, setting: Setting, context: Context | None
+) -> Floats:
+    hidden = member.layers.hidden(table, setting)
+    logs: Floats = np.log(member.layers.times_of(hidden, table, setting))[table.row]
+    if context is not None and member.cross is not None:
+        logs = logs + member.cross.change(hidden, context)[context.place]
+    return logs
+
+
+def _strange(card: Mapping[str, Any], workload: Workload, device: Device) -> str | None:
+    """What of the device was not in the training data."""
+    modes = card["groups"].get(device.id, {})
+    mode = workload.recipe.mode
+    if mode in modes:
+        return None
+    if not modes:
+        return f"nothing was measured on {device.id}: its specification stands for it"
+    known = "single operators" if set(modes) == {"alone"} else f"no {mode} steps"
+    only = "only single operators were" if known == "single operators" else f"{known} were"
+    return f"{only} measured on {device.id}: other devices stand for the rest"
 
 
 def _context(table: OpTable) -> Context:

@@ -32,6 +32,28 @@ class Setting:
         """Whether the device is a processor."""
         return bool(self.features[SETTING_NAMES.index("cpu")])
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is about operators timed one by one."""
+        return bool(self.features[SETTING_NAMES.index("alone")])
+
+    @property
+    def trains(self) -> bool:
+        """Whether the step is one of training."""
+        return bool(self.features[SETTING_NAMES.index("train")])
+
+
+def place_of(setting: Setting) -> str:
+    """Device, mode, layout and execution in one word; intervals go by it."""
+    on = dict(zip(SETTING_NAMES, setting.features.astype(bool).tolist(), strict=True))
+    words = (
+        setting.device,
+        "alone" if on["alone"] else "train" if on["train"] else "infer",
+        "nhwc" if on["channels_last"] else "nchw",
+        "compiled" if on["compile"] else "eager",
+    )
+    return "/".join(words)
+
 
 def setting_of(recipe: Recipe, device: Device) -> Setting:
     """The setting of a workload on a device."""

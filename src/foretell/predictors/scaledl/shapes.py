@@ -67,7 +67,7 @@ SHAPE_NAMES = (
 )
 """Columns of `shape_rows`; logarithms to the base of two, divided by eight."""
 _INDEX = {name: i for i, name in enumerate(SHAPE_NAMES)}
-_LOG_UNIT = 8.0
+LOG_UNIT = 8.0
 _FLOATS = tuple(d for d in DType if d.is_float)
 
 
@@ -157,9 +157,9 @@ def _tensor_sizes(inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> di
         "log_channels": _log(channels),
         "log_last": _log(still[-1]),
         "log_middle": _log(math.prod(still[2:-1])),
-        "dimensions": len(still) / _LOG_UNIT,
-        "inputs": min(len(inputs), 8) / _LOG_UNIT,
-        "outputs": min(len(outputs), 8) / _LOG_UNIT,
+        "dimensions": len(still) / LOG_UNIT,
+        "inputs": min(len(inputs), 8) / LOG_UNIT,
+        "outputs": min(len(outputs), 8) / LOG_UNIT,
         "log_written_per_read": _ratio(written, read),
         "log_broadcast": _ratio(produced, largest),
         "bytes_in": _itemsize(inputs),
@@ -170,7 +170,7 @@ def _tensor_sizes(inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> di
 
 def _itemsize(tensors: tuple[Tensor, ...]) -> float:
     sizes = [t.dtype.itemsize for t in tensors]
-    return float(np.mean(sizes)) / _LOG_UNIT if sizes else 0.0
+    return float(np.mean(sizes)) / LOG_UNIT if sizes else 0.0
 
 
 def _divides(name: str, size: int) -> dict[str, float]:
@@ -184,7 +184,7 @@ def _ratio(over: float, under: float) -> float:
 
 
 def _log(size: float) -> float:
-    return math.log2(max(size, 1)) / _LOG_UNIT
+    return math.log2(max(size, 1)) / LOG_UNIT
 
 
 def _waste(size: float, tile: int) -> float:

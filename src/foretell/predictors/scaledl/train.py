@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ _REFERENCES = {"gpu": "rtx3090", "cpu": "cpu"}
 _HUBER = 0.03
 _EMBEDDING_PULL = 1e-3
 _CHANGE_PULL = 1e-2
+_CHUNK = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,8 @@ class Effort:
     decay: float = 1e-4
     forget_device: float = 0.1
     """Share of batches in which devices are taken as unseen, so that the unseen one is fitted."""
+    forget_names: float = 0.02
+    """Share of operators whose name is taken as unknown."""
     seed: int = 0
     hidden: int = 96
     cross: bool = True
@@ -122,12 +125,16 @@ class Block:
         *,
         cross: CrossLayer | None = None,
         unseen: bool = False,
+        forget_names: float = 0.0,
     ) -> tuple[Tensor, Tensor]:
         """Logarithms of the times of steps, and the mean square of what surroundings changed."""
         op, count, owner = (torch.from_numpy(part) for part in slices(self.corpus, rows))
         setting = torch.from_numpy(self.corpus.setting[rows])
         batch = self.operators(op, setting[owner])
         device = self.device[setting]
+        if forget_names:
+            unknown = torch.rand(len(batch.name)) < forget_names
+            batch = dataclasses.replace(batch, name=batch.name.masked_fill(unknown, 0))
         if unseen:
             batch = _unseen(batch)
             device = torch.zeros_like(device)
@@ -169,6 +176,24 @@ class Trained:
             ]
         return np.asarray(torch.cat(parts).exp().double())
 
+    def kernel_seconds(self, corpus: Corpus, rows: Ints) -> Floats:
+        """Seconds of all runs of each kernel of steps by the layer model alone, as in `slices`."""
+        block = Block.of(corpus, self.devices, self.names)
+        op, count, owner = slices(corpus, rows)
+        setting = torch.from_numpy(corpus.setting[rows][owner])
+        with torch.no_grad():
+            parts = [
+                self.model.seconds(block.operators(torch.from_numpy(some), setting[at]))
+                for some, at in _chunks(op)
+            ]
+        return np.asarray(torch.cat(parts).double()) * count
+
+
+def _chunks(op: Ints) -> Iterator[tuple[Ints, slice]]:
+    for first in range(0, len(op), _CHUNK):
+        part = slice(first, first + _CHUNK)
+        yield op[part], part
+
 
 def train_layers(
     corpus: Corpus,
@@ -201,7 +226,9 @@ def train_layers(
         drawn = rows[rng.random(len(rows)) < corpus.share[rows]]
         for chosen in np.array_split(rng.permutation(drawn), batches):
             unseen = bool(rng.random() < effort.forget_device)
-            said, change = block.predict(model, chosen, cross=cross, unseen=unseen)
+            said, change = block.predict(
+                model, chosen, cross=cross, unseen=unseen, forget_names=effort.forget_names
+            )
             off = said - block.log_measured[chosen]
             loss = (weight[chosen] * _huber(off)).mean() + _CHANGE_PULL * change
             loss = loss + _EMBEDDING_PULL * model.device.weight.square().mean()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from foretell.graph.graph import Floats
 from foretell.predictors.scaledl.numbers import Layers, Surroundings
 
 FORMAT = 1
-_LAYERS, _CROSS, _REFERENCE = "layers", "cross", "reference"
+_LAYERS, _CROSS, _REFERENCE, _SEEN = "layers", "cross", "reference", "seen"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +34,8 @@ class Weights:
 
     members: Sequence[Member]
     card: Mapping[str, Any]
+    seen: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
+    """Sorted cells of the kernels it was fitted to; see domain.py."""
 
     def __len__(self) -> int:
         return len(self.members)
@@ -47,15 +49,16 @@ def save_weights(weights: Weights, path: Path) -> None:
             tensors[f"{number}/{_LAYERS}/{name}"] = _small(value)
         for name, value in member.cross.weights.items() if member.cross else ():
             tensors[f"{number}/{_CROSS}/{name}"] = _small(value)
-    first = weights.members[0].layers
-    for kind, spec in first.reference.items():
+    for kind, spec in weights.members[0].layers.reference.items():
         tensors[f"{_REFERENCE}/{kind}"] = np.asarray(spec, dtype=np.float64)
+    tensors[_SEEN] = np.asarray(weights.seen, dtype=np.uint64)
     card = {
         **weights.card,
         "format": FORMAT,
-        "members": len(weights.members),
-        "devices": dict(first.devices),
-        "names": dict(first.names),
+        "members": [
+            {"devices": dict(m.layers.devices), "names": dict(m.layers.names)}
+            for m in weights.members
+        ],
     }
     save_file(tensors, path, metadata={"card": json.dumps(card)})
 
@@ -88,13 +91,13 @@ def _weights(tensors: Mapping[str, Any], card: Mapping[str, Any]) -> Weights:
         }
 
     members = []
-    for number in range(int(card["members"])):
+    for number, known in enumerate(card["members"]):
         layers = Layers(
-            part(f"{number}/{_LAYERS}/"), card["devices"], card["names"], part(f"{_REFERENCE}/")
+            part(f"{number}/{_LAYERS}/"), known["devices"], known["names"], part(f"{_REFERENCE}/")
         )
         cross = part(f"{number}/{_CROSS}/")
         members.append(Member(layers, Surroundings(cross) if cross else None))
-    return Weights(members, card)
+    return Weights(members, card, tensors[_SEEN])
 
 
 def _small(value: Floats) -> Any:

@@ -1,0 +1,131 @@
+"""Members of the shipped ensemble: each fitted without a fold, which then judges it.
+
+A member's fold holds whole families and single models of other families; its errors there say how
+far a forecast of an unseen network is off, and become the intervals. Every member and every device
+left out is written as soon as it is fitted, so an interrupted fit goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from foretell.fit.splits import folds, half_by_family, is_model
+from foretell.graph.graph import Floats, Ints
+from foretell.predictors.scaledl.corpus import Corpus
+from foretell.predictors.scaledl.domain import cells_of_corpus, unseen
+from foretell.predictors.scaledl.numbers import Layers, Surroundings
+from foretell.predictors.scaledl.train import Effort, Trained, references, train_layers
+from foretell.predictors.scaledl.weights import Member, Weights, load_weights, save_weights
+
+Tell = Callable[[str, float], None]
+"""What is being fitted, and how much of it is done."""
+_LEAST_ROWS = 300
+"""Steps of whole models that make leaving a device out worth it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Steps a member never saw, and what it said of them."""
+
+    row: Ints
+    predicted_s: Floats
+    novelty: Floats
+
+
+def fold_of_steps(corpus: Corpus, members: int, seed: int) -> tuple[Ints, np.ndarray]:
+    """The fold of every step, -1 for single operators; and whether its family is held out whole."""
+    names, whole = half_by_family(corpus, seed)
+    return np.where(is_model(corpus), folds(names, members, seed), -1), whole
+
+
+def devices_to_leave_out(corpus: Corpus) -> list[str]:
+    """Accelerators with enough steps of whole models to say how a new one would fare."""
+    device = np.array([s.device for s in corpus.settings])
+    usable = np.array([not s.is_cpu and not s.is_alone for s in corpus.settings])
+    names, counts = np.unique(device[corpus.setting[usable[corpus.setting]]], return_counts=True)
+    return [str(n) for n, c in zip(names, counts, strict=True) if c >= _LEAST_ROWS]
+
+
+def fitted_without(
+    corpus: Corpus, held: np.ndarray, effort: Effort, kept: Path, tell: Tell
+) -> tuple[Member, Judged, dict[str, float]]:
+    """A member fitted to all steps but those held, and its judgement of them; kept in two files."""
+    name, weights = kept.name, kept.with_suffix(".safetensors")
+    judged = kept.with_suffix(".npz")
+    if not (weights.exists() and judged.exists()):
+        _fit(corpus, held, effort, kept, tell)
+    tell(name, 1.0)
+    loaded = load_weights(weights)
+    with np.load(judged, allow_pickle=False) as file:
+        found = Judged(file["row"], file["predicted_s"], file["novelty"])
+    return loaded.members[0], found, dict(loaded.card["fit"])
+
+
+def _fit(corpus: Corpus, held: np.ndarray, effort: Effort, kept: Path, tell: Tell) -> None:
+    rows, out = np.flatnonzero(~held), np.flatnonzero(held)
+    started = time.monotonic()
+    errors: list[float] = []
+
+    def each(epoch: int, error: float) -> None:
+        errors.append(error)
+        tell(kept.name, (epoch + 1) / effort.epochs)
+
+    trained = train_layers(corpus, rows, effort, each)
+    judged = Judged(out, trained.predict(corpus, out), _novelties(trained, corpus, rows, out))
+    fit = {
+        "minutes": (time.monotonic() - started) / 60,
+        "epochs": effort.epochs,
+        "seed": effort.seed,
+        "training_error": errors[-1] if errors else 0.0,
+    }
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    part = kept.with_suffix(".npz.part")
+    with part.open("wb") as stream:
+        np.savez(stream, **vars(judged))
+    save_weights(Weights([member_of(trained)], {"fit": fit}), kept.with_suffix(".safetensors"))
+    part.replace(kept.with_suffix(".npz"))
+
+
+def _novelties(trained: Trained, corpus: Corpus, rows: Ints, out: Ints) -> Floats:
+    """Share of each held step's time in cells that the others do not have."""
+    seen = seen_cells(corpus, rows)
+    cells, _, owner = cells_of_corpus(corpus, out)
+    seconds = trained.kernel_seconds(corpus, out)
+    new = np.bincount(owner, np.where(unseen(cells, seen), seconds, 0.0), len(out))
+    found: Floats = new / np.maximum(np.bincount(owner, seconds, len(out)), 1e-30)
+    return found
+
+
+def seen_cells(corpus: Corpus, rows: Ints) -> np.ndarray:
+    """Sorted cells of the kernels of steps."""
+    return np.unique(cells_of_corpus(corpus, rows)[0])
+
+
+def member_of(trained: Trained) -> Member:
+    """What prediction needs of a trained model."""
+    layers = {n: v.double().numpy() for n, v in trained.model.state_dict().items()}
+    made = Layers(layers, trained.devices, trained.names, references())
+    if trained.cross is None:
+        return Member(made, None)
+    cross = {
+        n.removesuffix(".lin_l.weight"): v.double().numpy()
+        for n, v in trained.cross.state_dict().items()
+    }
+    return Member(made, Surroundings(cross))
+
+
+def summary(ratio: Floats) -> dict[str, float]:
+    """Mean, median, p90 and max of |ratio - 1|, and how many."""
+    error = np.abs(ratio - 1)
+    return {
+        "n": len(error),
+        "mean": float(error.mean()),
+        "median": float(np.median(error)),
+        "p90": float(np.quantile(error, 0.9)),
+        "max": float(error.max()),
+    }

@@ -1,0 +1,136 @@
+"""The whole fit: measurements in, weights with intervals and a card out."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import resource
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foretell._version import __version__
+from foretell.data.importers import source
+from foretell.fit.corpora import cached_corpus
+from foretell.fit.members import (
+    Judged,
+    devices_to_leave_out,
+    fitted_without,
+    fold_of_steps,
+    seen_cells,
+    summary,
+)
+from foretell.fit.sources import PARTS
+from foretell.fit.spreads import Ledger, spreads_of
+from foretell.predictors.analytic.rates import GROUPS
+from foretell.predictors.scaledl.corpus import Corpus, joined, slices
+from foretell.predictors.scaledl.train import Effort
+from foretell.predictors.scaledl.weights import Weights
+
+_COUNTS = {"timm-train": (1.0, 1.0), "timm-infer": (1.0, 0.3)}
+"""Weight of a step, and share of the steps drawn in an epoch."""
+_OPERATOR = (0.3, 1.0)
+Tell = Callable[[str, float], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to fit to, and how carefully."""
+
+    data: Path
+    work: Path
+    """Where members are kept until all are there."""
+    parts: Sequence[str] = tuple(PARTS)
+    members: int = 5
+    effort: Effort = field(default_factory=Effort)
+    devices_out: bool = True
+    """Whether to leave every device out once, for the interval of new ones."""
+    workers: int = 2
+    limit: int | None = None
+    """Records per part, for a quick look."""
+
+
+def read_parts(plan: Plan, tell: Tell) -> tuple[Corpus, dict[str, Any]]:
+    """The corpus of all parts, and what is in it."""
+    corpora, about = [], {}
+    for name in plan.parts:
+        records = PARTS[name].records(plan.data)
+        if plan.limit is not None:
+            records = records[:: max(1, len(records) // plan.limit)]
+        corpus, rejects = cached_corpus(name, records, plan.workers, _share_of(name, tell))
+        weight, share = _COUNTS.get(name, _OPERATOR)
+        everywhere = np.ones(len(corpus))
+        corpora.append(
+            dataclasses.replace(corpus, weight=weight * everywhere, share=share * everywhere)
+        )
+        about[name] = {
+            "rows": len(corpus),
+            "rejected": len(rejects),
+            "commit": source(name.partition("-")[0]).commit,
+        }
+        tell(name, 1.0)
+    return joined(corpora), about
+
+
+def _share_of(name: str, tell: Tell) -> Callable[[int, int], None]:
+    return lambda done, total: tell(name, done / total)
+
+
+def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
+    """Weights, and every judged step."""
+    corpus, about = read_parts(plan, tell)
+    fold, whole = fold_of_steps(corpus, plan.members, plan.effort.seed)
+    members, known, fits = [], [], {}
+    for number in range(plan.members):
+        effort = dataclasses.replace(plan.effort, seed=plan.effort.seed + number)
+        place = plan.work / f"member-{number}"
+        member, judged, fits[place.name] = fitted_without(
+            corpus, fold == number, effort, place, tell
+        )
+        members.append(member)
+        known.append(judged)
+    strangers = []
+    for device in devices_to_leave_out(corpus) if plan.devices_out else ():
+        held = _of_device(corpus, device)
+        place = plan.work / f"without-{device}"
+        _, judged, fits[place.name] = fitted_without(corpus, held, plan.effort, place, tell)
+        strangers.append(judged)
+    ledger = Ledger.of(corpus, _together(known), whole, _together(strangers))
+    card = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "data": about,
+        "fits": fits,
+        "effort": dataclasses.asdict(plan.effort),
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "errors": ledger.table(summary),
+        "groups": _groups(corpus),
+        **spreads_of(ledger),
+    }
+    return Weights(members, card, seen_cells(corpus, np.arange(len(corpus)))), ledger
+
+
+def _of_device(corpus: Corpus, device: str) -> np.ndarray:
+    mine = np.array([s.device == device for s in corpus.settings], dtype=np.bool_)
+    return mine[corpus.setting]
+
+
+def _together(parts: Sequence[Judged]) -> Judged:
+    def of(name: str) -> Any:
+        return np.concatenate([getattr(p, name) for p in parts] or [np.zeros(0)])
+
+    return Judged(of("row").astype(np.int64), of("predicted_s"), of("novelty"))
+
+
+def _groups(corpus: Corpus) -> Mapping[str, Mapping[str, Sequence[str]]]:
+    """Device -> mode -> groups of operators that its steps have."""
+    found: dict[str, dict[str, set[str]]] = {}
+    for number, setting in enumerate(corpus.settings):
+        op, _, _ = slices(corpus, np.flatnonzero(corpus.setting == number))
+        mode = "alone" if setting.is_alone else "train" if setting.trains else "infer"
+        groups = found.setdefault(setting.device, {}).setdefault(mode, set())
+        groups |= {GROUPS[g] for g in np.unique(corpus.group[op])}
+    return {d: {m: sorted(g) for m, g in modes.items()} for d, modes in found.items()}

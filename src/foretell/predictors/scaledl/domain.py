@@ -1,0 +1,86 @@
+"""How like the training data a step is: kernels fall into cells, and cells were seen or not.
+
+A cell is an operator, its shape to the octave, its number format, and how it runs. What share of a
+step's time is in cells that training never saw is its novelty.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foretell.graph.graph import Floats, Ints
+from foretell.predictors.analytic.rates import GROUPS
+from foretell.predictors.scaledl.corpus import Corpus, slices
+from foretell.predictors.scaledl.setting import SETTING_NAMES, Setting
+from foretell.predictors.scaledl.shapes import LOG_UNIT
+from foretell.predictors.scaledl.table import COLUMNS, OpTable
+
+_OCTAVES = tuple(
+    COLUMNS.index(name)
+    for name in (
+        "log_n",
+        "log_k",
+        "log_kernel",
+        "log_stride",
+        "log_groups",
+        "log_in_per_group",
+        "log_out_per_group",
+        "log_height",
+        "log_head",
+        "log_channels",
+    )
+)
+_FLAGS = tuple(
+    COLUMNS.index(name) for name in ("odd_n", "odd_k", "odd_in_per_group", "odd_out_per_group")
+)
+_WAYS = tuple(SETTING_NAMES.index(name) for name in ("train", "channels_last", "compile", "cpu"))
+_SEED = np.uint64(0x9E3779B97F4A7C15)
+
+Cells = np.ndarray
+"""Unsigned 64-bit hashes."""
+
+
+def cells_of(table: OpTable, setting: Setting) -> Cells:
+    """The cell of every row of a table in a setting."""
+    return _cells(table.shape, table.group, table.unit, np.array(setting.features)[None, :])
+
+
+def cells_of_corpus(corpus: Corpus, rows: Ints) -> tuple[Cells, Floats, Ints]:
+    """(cell, seconds at most, which of `rows`) of the kernels of steps."""
+    op, count, owner = slices(corpus, rows)
+    features = np.array([s.features for s in corpus.settings])[corpus.setting[rows]][owner]
+    cells = _cells(corpus.shape[op], corpus.group[op], corpus.unit[op], features)
+    return cells, count, owner
+
+
+def _cells(shape: Floats, group: Ints, unit: Ints, features: Floats) -> Cells:
+    octaves = np.rint(shape[:, _OCTAVES] * LOG_UNIT).astype(np.int64)
+    flags = shape[:, _FLAGS].astype(np.int64)
+    ways = np.broadcast_to(features[:, _WAYS], (len(shape), len(_WAYS))).astype(np.int64)
+    columns = np.concatenate([group[:, None], unit[:, None], octaves, flags, ways], 1)
+    found = np.zeros(len(shape), dtype=np.uint64)
+    for column in columns.T:
+        found = (found ^ (column.astype(np.uint64) + _SEED)) * np.uint64(0xBF58476D1CE4E5B9)
+        found ^= found >> np.uint64(29)
+    return found
+
+
+def unseen(cells: Cells, seen: Cells) -> np.ndarray:
+    """Which cells are not among the sorted `seen`."""
+    if not len(seen):
+        return np.ones(len(cells), dtype=np.bool_)
+    at = np.minimum(np.searchsorted(seen, cells), len(seen) - 1)
+    missing: np.ndarray = seen[at] != cells
+    return missing
+
+
+def novelty(cells: Cells, seconds: Floats, seen: Cells) -> float:
+    """Share of the time in cells that were not seen."""
+    total = seconds.sum()
+    return float(seconds[unseen(cells, seen)].sum() / total) if total > 0 else 1.0
+
+
+def newest_group(table: OpTable, cells: Cells, seconds: Floats, seen: Cells) -> str:
+    """The group of operators that most of the new time is in."""
+    new = np.bincount(table.group, np.where(unseen(cells, seen), seconds, 0.0), len(GROUPS))
+    return GROUPS[int(np.argmax(new))].replace("_", " ")
