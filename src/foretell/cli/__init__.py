@@ -12,6 +12,7 @@ from foretell.cli.calibrate import calibrate
 from foretell.cli.data import data
 from foretell.cli.design import design
 from foretell.cli.devices import devices
+from foretell.cli.fit import fit
 from foretell.cli.measure import measure
 from foretell.cli.models import models
 from foretell.cli.predict import predict
@@ -39,6 +40,7 @@ app.command()(models)
 app.command()(design)
 app.command()(measure)
 app.command()(calibrate)
+app.command()(fit)
 app.add_typer(data, name="data")
 
 

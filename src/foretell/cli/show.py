@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterator, Mapping
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -63,6 +70,27 @@ def timed_progress(what: str, budget_s: float) -> Iterator[Callable[[float, str]
 
         def tell(spent_s: float, doing: str) -> None:
             bar.update(task, completed=spent_s, description=f"{what}: {doing}" if doing else what)
+
+        yield tell
+
+
+@contextlib.contextmanager
+def shared_progress() -> Iterator[Callable[[str, float], None]]:
+    """A bar on stderr per thing that goes on; the yielded function takes (thing, share done).
+
+    In a file, a line for each that is done.
+    """
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    quiet = not _status.is_terminal
+    with Progress(*columns, console=_status, disable=quiet) as bars:
+        known: dict[str, TaskID] = {}
+
+        def tell(what: str, share: float) -> None:
+            if what not in known:
+                known[what] = bars.add_task(what, total=1.0)
+            bars.update(known[what], completed=share)
+            if quiet and share >= 1.0:
+                _status.print(f"{what}: done")
 
         yield tell
 
