@@ -88,9 +88,9 @@ def shared_progress() -> Iterator[Callable[[str, float], None]]:
         def tell(what: str, share: float) -> None:
             if what not in known:
                 known[what] = bars.add_task(what, total=1.0)
-            bars.update(known[what], completed=share)
-            if quiet and share >= 1.0:
+            if quiet and share >= 1.0 and not bars.tasks[known[what]].finished:
                 _status.print(f"{what}: done")
+            bars.update(known[what], completed=share)
 
         yield tell
 

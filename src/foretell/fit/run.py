@@ -93,10 +93,11 @@ def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
         members.append(member)
         known.append(judged)
     strangers = []
+    shorter = dataclasses.replace(plan.effort, epochs=max(1, plan.effort.epochs // 2))
     for device in devices_to_leave_out(corpus) if plan.devices_out else ():
         held = _of_device(corpus, device)
         place = plan.work / f"without-{device}"
-        _, judged, fits[place.name] = fitted_without(corpus, held, plan.effort, place, tell)
+        _, judged, fits[place.name] = fitted_without(corpus, held, shorter, place, tell)
         strangers.append(judged)
     ledger = Ledger.of(corpus, _together(known), whole, _together(strangers))
     card = {
