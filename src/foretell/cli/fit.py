@@ -55,6 +55,14 @@ def fit(
             rich_help_panel=_EFFORT,
         ),
     ] = True,
+    jobs: Annotated[
+        bool,
+        typer.Option(
+            "--jobs/--no-jobs",
+            help="Whether to learn from distributed jobs what their timeline misses.",
+            rich_help_panel=_EFFORT,
+        ),
+    ] = True,
     limit: Annotated[
         Optional[int],
         typer.Option(
@@ -95,6 +103,7 @@ def fit(
 
     from foretell.cli.show import print_line, shared_progress
     from foretell.data.export import check_place
+    from foretell.fit.jobs import JOB_SOURCES
     from foretell.fit.run import Plan
     from foretell.fit.run import fit as run
     from foretell.fit.sources import PARTS, data_directory
@@ -121,6 +130,7 @@ def fit(
         members=members,
         effort=Effort(epochs=epochs, cross=cross, seed=seed),
         devices_out=devices_out,
+        jobs=JOB_SOURCES if jobs else (),
         workers=workers,
         limit=limit,
     )

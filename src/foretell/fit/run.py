@@ -15,6 +15,7 @@ import numpy as np
 from foretell._version import __version__
 from foretell.data.importers import source
 from foretell.fit.corpora import cached_corpus
+from foretell.fit.jobs import JOB_SOURCES, held_out, learned, measured_jobs
 from foretell.fit.members import (
     Judged,
     devices_to_leave_out,
@@ -24,15 +25,20 @@ from foretell.fit.members import (
     summary,
 )
 from foretell.fit.sources import PARTS
-from foretell.fit.spreads import Ledger, spreads_of
+from foretell.fit.spreads import Ledger, interval, spreads_of
+from foretell.graph.graph import Floats
 from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.scaledl.corpus import Corpus, joined, slices
+from foretell.predictors.scaledl.predictor import ScaleDLPredictor
 from foretell.predictors.scaledl.train import Effort
 from foretell.predictors.scaledl.weights import Weights
 
 _COUNTS = {"timm-train": (1.0, 1.0), "timm-infer": (1.0, 0.3)}
 """Weight of a step, and share of the steps drawn in an epoch."""
 _OPERATOR = (0.3, 1.0)
+_DRAWN = 2000
+_ANYTHING = (0.3, 3.0)
+"""Interval of distributed forecasts when no job was looked at."""
 Tell = Callable[[str, float], None]
 
 
@@ -48,6 +54,8 @@ class Plan:
     effort: Effort = field(default_factory=Effort)
     devices_out: bool = True
     """Whether to leave every device out once, for the interval of new ones."""
+    jobs: Sequence[str] = JOB_SOURCES
+    """Sources of distributed jobs."""
     workers: int = 2
     limit: int | None = None
     """Records per part, for a quick look."""
@@ -111,7 +119,38 @@ def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
         "groups": _groups(corpus),
         **spreads_of(ledger),
     }
-    return Weights(members, card, seen_cells(corpus, np.arange(len(corpus)))), ledger
+    weights = Weights(members, card, seen_cells(corpus, np.arange(len(corpus))))
+    return _with_jobs(weights, plan, tell), ledger
+
+
+def _with_jobs(weights: Weights, plan: Plan, tell: Tell) -> Weights:
+    """The same with what distributed jobs teach, and their intervals."""
+    if not plan.jobs:
+        nothing = {"*": _ANYTHING}
+        spreads = {**weights.card["spreads"], "together": nothing, "distributed": nothing}
+        return dataclasses.replace(weights, card={**weights.card, "spreads": spreads})
+    jobs = measured_jobs(plan.data, ScaleDLPredictor(weights), plan.jobs, tell)
+    corrected = held_out(jobs)
+    source_of = np.array(jobs.source)
+    errors = {name: summary((corrected / jobs.measured_s)[source_of == name]) for name in plan.jobs}
+    plain = {name: summary(np.exp(-jobs.off)[source_of == name]) for name in plan.jobs}
+    spreads = {
+        "together": {"*": interval(_alike(np.log(jobs.measured_s / corrected), source_of))},
+        "distributed": {"*": interval(_alike(jobs.off, source_of))},
+    }
+    card = {
+        **weights.card,
+        "errors": {**weights.card["errors"], "job": errors, "job, timeline alone": plain},
+        "spreads": {**weights.card["spreads"], **spreads},
+    }
+    return dataclasses.replace(weights, card=card, together=learned(jobs))
+
+
+def _alike(values: Floats, source_of: np.ndarray) -> Floats:
+    """As many of each source."""
+    draw = np.random.default_rng(0)
+    parts = [draw.choice(values[source_of == name], _DRAWN) for name in np.unique(source_of)]
+    return np.concatenate(parts)
 
 
 def _of_device(corpus: Corpus, device: str) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,6 +57,17 @@ class StepRun:
     """Gradient exchange of each rank, beside its last backward pass or beside all of them."""
     finishes: tuple[Finish, ...]
     """What each rank does after that."""
+
+    def stretched(self, factor: float) -> StepRun:
+        """The same step, slower or faster in all of its parts."""
+        return dataclasses.replace(
+            self,
+            step_s=self.step_s * factor,
+            op_s=self.op_s * factor,
+            phase_s={name: seconds * factor for name, seconds in self.phase_s.items()},
+            compute_busy_s=self.compute_busy_s * factor,
+            communication_busy_s=self.communication_busy_s * factor,
+        )
 
 
 def run_step(placed: Placed, times: OpTimes, constants: Constants | None = None) -> StepRun:

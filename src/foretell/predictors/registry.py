@@ -13,6 +13,7 @@ from foretell.errors import UnknownNameError
 from foretell.predictors.protocol import Predictor
 
 DEFAULT_PREDICTOR = "analytic"
+_FILES = (".json", ".safetensors")
 
 _MAKERS: dict[str, Callable[[], Predictor]] = {}
 
@@ -24,8 +25,8 @@ def register_predictor(name: str, make: Callable[[], Predictor]) -> None:
 
 
 def predictor(name: str = DEFAULT_PREDICTOR) -> Predictor:
-    """The shipped, fitted predictor of that name; a name that ends in .json is a file."""
-    if name.endswith(".json"):
+    """The shipped, fitted predictor of that name, or that of a .json or .safetensors file."""
+    if name.endswith(_FILES):
         return _of_file(name, _changed_at(name))
     return _shipped(name)
 
@@ -33,13 +34,17 @@ def predictor(name: str = DEFAULT_PREDICTOR) -> Predictor:
 @functools.cache
 def _shipped(name: str) -> Predictor:
     if name not in _MAKERS:
-        hint = f"use one of {', '.join(_MAKERS)}, or a .json file of constants"
+        hint = f"use one of {', '.join(_MAKERS)}, or a .json or .safetensors file"
         raise UnknownNameError("predictor", name, _MAKERS, hint)
     return _MAKERS[name]()
 
 
 @functools.lru_cache(maxsize=16)
 def _of_file(path: str, changed_at: int) -> Predictor:
+    if path.endswith(".safetensors"):
+        from foretell.predictors.scaledl import ScaleDLPredictor
+
+        return ScaleDLPredictor.load(Path(path))
     from foretell.predictors.analytic import AnalyticPredictor
 
     return AnalyticPredictor.load(Path(path))
@@ -63,4 +68,12 @@ def _analytic() -> Predictor:
     return AnalyticPredictor.shipped()
 
 
+def _scaledl(*, cross: bool) -> Predictor:
+    from foretell.predictors.scaledl import ScaleDLPredictor
+
+    return ScaleDLPredictor.shipped(with_cross=cross)
+
+
 register_predictor("analytic", _analytic)
+register_predictor("scaledl", functools.partial(_scaledl, cross=True))
+register_predictor("scaledl-layers", functools.partial(_scaledl, cross=False))

@@ -1,1 +1,5 @@
-"""ScaleDL: a learned layer model inside a roofline, and a network over the graph of operators."""
+"""ScaleDL: a learned layer model, a network over the graph, and what distributed jobs add."""
+
+from foretell.predictors.scaledl.predictor import ScaleDLPredictor
+
+__all__ = ["ScaleDLPredictor"]

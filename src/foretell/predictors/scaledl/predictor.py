@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,8 +22,12 @@ from foretell.predictors.scaledl.context import Context, context_of
 from foretell.predictors.scaledl.domain import cells_of, newest_group, novelty
 from foretell.predictors.scaledl.setting import Setting, place_of, setting_of
 from foretell.predictors.scaledl.table import OpTable, table_of
+from foretell.predictors.scaledl.together import job_of
 from foretell.predictors.scaledl.weights import Member, Weights, load_weights, save_weights
 from foretell.workload import Workload
+
+_EVIDENCE = 0.5
+"""Likeness to a measured distributed job from which on its kind counts as measured."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +39,9 @@ class ScaleDLPredictor:
     with_cross: bool = True
 
     @classmethod
-    def shipped(cls, *, name: str = "scaledl", with_cross: bool = True) -> ScaleDLPredictor:
+    def shipped(cls, *, with_cross: bool = True) -> ScaleDLPredictor:
         """With the weights that come with the package."""
-        return cls(shipped_weights(), name, with_cross)
+        return cls(shipped_weights(), "scaledl" if with_cross else "scaledl-layers", with_cross)
 
     @classmethod
     def load(cls, path: Path) -> ScaleDLPredictor:
@@ -58,10 +61,26 @@ class ScaleDLPredictor:
         placed = place(workload, cluster)
         timed = self._timed(placed.local, slowest(cluster))
         run = run_step(placed, timed.op_times())
-        return assemble(placed, run, self._trust(placed, timed), self.name)
+        trust = self._trust(placed, timed)
+        if not cluster.is_single_device:
+            run, trust = self._together(placed, run, trust)
+        return assemble(placed, run, trust, self.name)
+
+    def _together(self, placed: Placed, run: StepRun, trust: Trust) -> tuple[StepRun, Trust]:
+        """What measured jobs like this one teach about the rest of the step."""
+        jobs = self.weights.together.get(slowest(placed.cluster).family)
+        added, evidence = jobs.correction(job_of(placed, run)) if jobs else (0.0, 0.0)
+        spreads = self.weights.card["spreads"]
+        level = "together" if evidence >= _EVIDENCE else "distributed"
+        low, high = spreads[level]["*"]
+        notes = list(trust.notes)
+        if level == "distributed":
+            notes.append("no distributed job like this was measured: the timeline alone stands")
+        spread = Spread(low=low, high=high)
+        return run.stretched(float(np.exp(added))), Trust(spread=spread, notes=notes)
 
     def play(self, workload: Workload, cluster: Cluster) -> tuple[Placed, StepRun]:
-        """One step of the job, as it goes on its cluster."""
+        """One step of the job by its timeline alone."""
         placed = place(workload, cluster)
         return placed, run_step(placed, self.op_times(placed.local, slowest(cluster)))
 
@@ -100,10 +119,7 @@ class ScaleDLPredictor:
             )
         if strange := _strange(card, placed.whole, slowest(cluster)):
             level, notes = "new-device", [strange, *notes]
-        spread = self._spread(level, timed.setting)
-        if not cluster.is_single_device:
-            spread = spread.or_wider(self._spread("distributed", timed.setting))
-        return Trust(spread=spread, notes=notes)
+        return Trust(spread=self._spread(level, timed.setting), notes=notes)
 
     def _spread(self, level: str, setting: Setting) -> Spread:
         known = self.weights.card["spreads"][level]
@@ -168,8 +184,3 @@ def shipped_weights() -> Weights:
     file = resources.files("foretell.predictors.scaledl").joinpath("weights.safetensors")
     with resources.as_file(file) as path:
         return load_weights(path)
-
-
-def without_cross(predictor: ScaleDLPredictor) -> ScaleDLPredictor:
-    """The same layer models alone."""
-    return dataclasses.replace(predictor, with_cross=False, name="scaledl-layers")

@@ -15,9 +15,11 @@ from safetensors.numpy import load_file, save_file
 from foretell.errors import InputError
 from foretell.graph.graph import Floats
 from foretell.predictors.scaledl.numbers import Layers, Surroundings
+from foretell.predictors.scaledl.together import Jobs
 
 FORMAT = 1
-_LAYERS, _CROSS, _REFERENCE, _SEEN = "layers", "cross", "reference", "seen"
+_LAYERS, _CROSS = "layers", "cross"
+_REFERENCE, _SEEN, _TOGETHER = "reference", "seen", "together"
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,8 @@ class Weights:
     card: Mapping[str, Any]
     seen: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
     """Sorted cells of the kernels it was fitted to; see domain.py."""
+    together: Mapping[str, Jobs] = field(default_factory=dict)
+    """Measured distributed jobs by device family."""
 
     def __len__(self) -> int:
         return len(self.members)
@@ -52,6 +56,9 @@ def save_weights(weights: Weights, path: Path) -> None:
     for kind, spec in weights.members[0].layers.reference.items():
         tensors[f"{_REFERENCE}/{kind}"] = np.asarray(spec, dtype=np.float64)
     tensors[_SEEN] = np.asarray(weights.seen, dtype=np.uint64)
+    for family, jobs in weights.together.items():
+        tensors[f"{_TOGETHER}/{family}/at"] = _small(jobs.at)
+        tensors[f"{_TOGETHER}/{family}/pull"] = _small(jobs.pull)
     card = {
         **weights.card,
         "format": FORMAT,
@@ -59,6 +66,7 @@ def save_weights(weights: Weights, path: Path) -> None:
             {"devices": dict(m.layers.devices), "names": dict(m.layers.names)}
             for m in weights.members
         ],
+        "together": {family: jobs.length for family, jobs in weights.together.items()},
     }
     save_file(tensors, path, metadata={"card": json.dumps(card)})
 
@@ -97,7 +105,11 @@ def _weights(tensors: Mapping[str, Any], card: Mapping[str, Any]) -> Weights:
         )
         cross = part(f"{number}/{_CROSS}/")
         members.append(Member(layers, Surroundings(cross) if cross else None))
-    return Weights(members, card, tensors[_SEEN])
+    together = {}
+    for family, length in card.get("together", {}).items():
+        jobs = part(f"{_TOGETHER}/{family}/")
+        together[family] = Jobs(jobs["at"], jobs["pull"], float(length))
+    return Weights(members, card, tensors[_SEEN], together)
 
 
 def _small(value: Floats) -> Any:
