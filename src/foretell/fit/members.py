@@ -18,9 +18,9 @@ from foretell.fit.splits import folds, half_by_family, is_model
 from foretell.graph.graph import Floats, Ints
 from foretell.predictors.scaledl.corpus import Corpus
 from foretell.predictors.scaledl.domain import cells_of_corpus, unseen
-from foretell.predictors.scaledl.numbers import Layers, Surroundings
+from foretell.predictors.scaledl.numbers import Ensemble, Member
 from foretell.predictors.scaledl.train import Effort, Trained, references, train_layers
-from foretell.predictors.scaledl.weights import Member, Weights, load_weights, save_weights
+from foretell.predictors.scaledl.weights import Weights, load_weights, save_weights
 
 Tell = Callable[[str, float], None]
 """What is being fitted, and how much of it is done."""
@@ -63,7 +63,7 @@ def fitted_without(
     loaded = load_weights(weights)
     with np.load(judged, allow_pickle=False) as file:
         found = Judged(file["row"], file["predicted_s"], file["novelty"])
-    return loaded.members[0], found, dict(loaded.card["fit"])
+    return loaded.ensemble.members[0], found, dict(loaded.card["fit"])
 
 
 def _fit(corpus: Corpus, held: np.ndarray, effort: Effort, kept: Path, tell: Tell) -> None:
@@ -87,7 +87,10 @@ def _fit(corpus: Corpus, held: np.ndarray, effort: Effort, kept: Path, tell: Tel
     part = kept.with_suffix(".npz.part")
     with part.open("wb") as stream:
         np.savez(stream, **vars(judged))
-    save_weights(Weights([member_of(trained)], {"fit": fit}), kept.with_suffix(".safetensors"))
+    save_weights(
+        Weights(Ensemble([member_of(trained)], references()), {"fit": fit}),
+        kept.with_suffix(".safetensors"),
+    )
     part.replace(kept.with_suffix(".npz"))
 
 
@@ -109,14 +112,13 @@ def seen_cells(corpus: Corpus, rows: Ints) -> np.ndarray:
 def member_of(trained: Trained) -> Member:
     """What prediction needs of a trained model."""
     layers = {n: v.double().numpy() for n, v in trained.model.state_dict().items()}
-    made = Layers(layers, trained.devices, trained.names, references())
-    if trained.cross is None:
-        return Member(made, None)
-    cross = {
-        n.removesuffix(".lin_l.weight"): v.double().numpy()
-        for n, v in trained.cross.state_dict().items()
-    }
-    return Member(made, Surroundings(cross))
+    cross = None
+    if trained.cross is not None:
+        cross = {
+            n.removesuffix(".lin_l.weight"): v.double().numpy()
+            for n, v in trained.cross.state_dict().items()
+        }
+    return Member(layers, cross, trained.devices, trained.names)
 
 
 def summary(ratio: Floats) -> dict[str, float]:

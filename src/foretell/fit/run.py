@@ -29,8 +29,9 @@ from foretell.fit.spreads import Ledger, interval, spreads_of
 from foretell.graph.graph import Floats
 from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.scaledl.corpus import Corpus, joined, slices
+from foretell.predictors.scaledl.numbers import Ensemble
 from foretell.predictors.scaledl.predictor import ScaleDLPredictor
-from foretell.predictors.scaledl.train import Effort
+from foretell.predictors.scaledl.train import Effort, references
 from foretell.predictors.scaledl.weights import Weights
 
 _COUNTS = {"timm-train": (1.0, 1.0), "timm-infer": (1.0, 0.3)}
@@ -119,7 +120,9 @@ def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
         "groups": _groups(corpus),
         **spreads_of(ledger),
     }
-    weights = Weights(members, card, seen_cells(corpus, np.arange(len(corpus))))
+    weights = Weights(
+        Ensemble(members, references()), card, seen_cells(corpus, np.arange(len(corpus)))
+    )
     return _with_jobs(weights, plan, tell), ledger
 
 

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 
 from foretell.api import Case, workload_of
 from foretell.cluster import device
+from foretell.fit.members import member_of
 from foretell.predictors.scaledl.context import context_of
 from foretell.predictors.scaledl.corpus import CorpusBuilder
 from foretell.predictors.scaledl.cross import ContextBatch, CrossLayer, RoundBatch
 from foretell.predictors.scaledl.layers import LayerModel, Sizes
-from foretell.predictors.scaledl.numbers import Layers, Surroundings
+from foretell.predictors.scaledl.numbers import Ensemble
 from foretell.predictors.scaledl.setting import Setting, make_setting
 from foretell.predictors.scaledl.table import table_of
-from foretell.predictors.scaledl.train import Block, Effort, references, train_layers
+from foretell.predictors.scaledl.train import Block, Effort, Trained, references, train_layers
 
 MODELS = (
     "timm:resnet10t",
@@ -40,10 +41,13 @@ def anything_learned(seed: int) -> LayerModel:
     return model
 
 
-def layers_of(model: LayerModel) -> Layers:
-    weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
-    names = {"aten.convolution": 1, "aten.mm": 2, "aten.addmm": 3, "aten.relu": 4, "aten.add": 5}
-    return Layers(weights, PLACES, names, references())
+NAMES = {"convolution": 1, "mm": 2, "addmm": 3, "relu": 4, "add": 5}
+
+
+def ensemble_of(model: LayerModel, cross: CrossLayer | None = None) -> Ensemble:
+    """Twice the same member: the members must not disturb each other."""
+    member = member_of(Trained(model, cross, PLACES, NAMES))
+    return Ensemble([member, member], references())
 
 
 def seconds(model: LayerModel, case: Case, setting: Setting | None = None) -> np.ndarray:
@@ -52,7 +56,9 @@ def seconds(model: LayerModel, case: Case, setting: Setting | None = None) -> np
     recipe = workload.recipe
     table = table_of(workload.step, recipe.precision, compiled=recipe.compile)
     where = setting or make_setting(cluster.devices[0], mode=recipe.mode)
-    return table.by_op(layers_of(model).op_seconds(table, where)[table.row], len(workload.step))
+    return table.by_op(
+        ensemble_of(model).row_seconds(table, where)[1][table.row], len(workload.step)
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -103,12 +109,12 @@ def test_numbers_agree_with_torch(compiled: bool) -> None:
     builder = CorpusBuilder()
     builder.add(table, np.ones(len(step)), setting, 1.0, key="a", label="a")
     corpus = builder.build()
-    layers = layers_of(learned)
-    block = Block.of(corpus, PLACES, dict(layers.names))
+    ensemble = ensemble_of(learned)
+    block = Block.of(corpus, PLACES, NAMES)
     with torch.no_grad():
         log_s, _ = block.predict(learned, np.array([0]))
-    op_s = layers.op_seconds(table, setting)[table.row].sum()
-    host_s = table.launches[table.row].sum() * layers.dispatch_s(setting)
+    op_s = ensemble.row_seconds(table, setting)[1][table.row].sum()
+    host_s = table.launches[table.row].sum() * ensemble.dispatch_s(setting)[1]
     ours = (op_s**4 + host_s**4) ** 0.25
     assert float(log_s.exp()) == pytest.approx(ours, rel=1e-3)
 
@@ -129,7 +135,7 @@ def test_training_finds_what_made_the_times() -> None:
         workload, cluster = workload_of(Case(model=model, batch=batch, cluster=place))
         setting = make_setting(cluster.devices[0], mode="train")
         table = table_of(workload.step, "fp32", compiled=False)
-        op_s = layers_of(truth).op_seconds(table, setting)[table.row].sum()
+        op_s = ensemble_of(truth).row_seconds(table, setting)[0][table.row].sum()
         count = np.ones(len(workload.step))
         builder.add(table, count, setting, op_s, key=model, label=model)
     corpus = builder.build()
@@ -153,10 +159,7 @@ def test_surroundings_agree_with_torch_operator_by_operator() -> None:
     kernels = len(table.row)
     context = context_of(table.row, table.edge_src, table.edge_dst, np.ones(kernels))
     assert context.count.sum() == kernels > len(step)
-    hidden = layers_of(learned).hidden(table, setting)
-    named = {n: v.double().numpy() for n, v in cross.state_dict().items()}
-    weights = {n.removesuffix(".lin_l.weight"): v for n, v in named.items()}
-    ours = Surroundings(weights).change(hidden, context)[context.place]
+    ours = ensemble_of(learned, cross).changes(table, setting, context)[1][context.place]
 
     def whole(part: str) -> torch.Tensor:
         src, dst = (table.edge_src, table.edge_dst)
@@ -167,8 +170,13 @@ def test_surroundings_agree_with_torch_operator_by_operator() -> None:
     batch = ContextBatch(
         everything, everything, torch.arange(kernels), torch.ones(kernels), torch.zeros(1)
     )
+    builder = CorpusBuilder()
+    builder.add(table, np.ones(len(step)), setting, 1.0, key="a", label="a")
+    block = Block.of(builder.build(), PLACES, NAMES)
+    rows = torch.from_numpy(table.row)
     with torch.no_grad():
-        theirs = cross(torch.from_numpy(hidden[table.row]).float(), batch)
+        hidden = learned.hidden(block.operators(rows, torch.zeros(kernels, dtype=torch.long)))
+        theirs = cross(hidden, batch)
     assert ours == pytest.approx(theirs.double().numpy(), abs=1e-4)
 
 

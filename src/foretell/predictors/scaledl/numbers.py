@@ -1,13 +1,15 @@
-"""The layer model without torch: what `layers.py` computes, for predictions that start at once."""
+"""The fitted models without torch: what `layers.py` and `cross.py` compute, all members at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from foretell.graph.graph import Floats, Ints
+from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.scaledl.context import Context
 from foretell.predictors.scaledl.form import (
     DISPATCH_S,
@@ -18,33 +20,95 @@ from foretell.predictors.scaledl.form import (
     OVERHEAD_S,
     SHARPNESS,
 )
-from foretell.predictors.scaledl.setting import Setting
-from foretell.predictors.scaledl.table import UNITS, OpTable
+from foretell.predictors.scaledl.setting import SETTING_NAMES, Setting
+from foretell.predictors.scaledl.table import COLUMNS, UNITS, OpTable
 
 _NO_TILES = 1e9
 _LEAST = 1e-9
 
+Array = np.ndarray
+
 
 @dataclass(frozen=True, eq=False)
-class Layers:
-    """Weights of a fitted layer model, by the names torch gives them."""
+class Member:
+    """Weights of one fitted model, by the names torch gives them."""
 
-    weights: Mapping[str, Floats]
+    layers: Mapping[str, Floats]
+    cross: Mapping[str, Floats] | None
     devices: Mapping[str, int]
     """Embeddings by device id; 0 is a device not seen."""
     names: Mapping[str, int]
+    """Embeddings by operator; 0 is an unknown one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Several members, evaluated together; the first axis of all results counts them."""
+
+    members: Sequence[Member]
     reference: Mapping[str, Floats]
     """Specification of the device the others are compared with, for "gpu" and "cpu"."""
 
-    def op_seconds(self, table: OpTable, setting: Setting) -> Floats:
-        """Time of every row of a table."""
-        return self.times_of(self.hidden(table, setting), table, setting)
+    def log_seconds(
+        self, table: OpTable, setting: Setting, context: Context | None = None
+    ) -> Floats:
+        """[members, kernels] logarithms of the time of every kernel of a step."""
+        hidden = self._hidden(table, setting)
+        logs = np.log(self._row_seconds(hidden, table, setting))[:, table.row]
+        if context is not None and self._cross is not None:
+            logs = logs + self._change(hidden, context)[:, context.place]
+        return logs
 
-    def times_of(self, hidden: Floats, table: OpTable, setting: Setting) -> Floats:
-        """Time of every row, from what `hidden` made of it."""
-        w = self.weights
-        made = hidden @ w["last.weight"].T + w["last.bias"]
-        out = dict(zip(OUTPUTS, made.T, strict=True))
+    def row_seconds(self, table: OpTable, setting: Setting) -> Floats:
+        """[members, rows] time of every row of a table by the layer model alone."""
+        return self._row_seconds(self._hidden(table, setting), table, setting)
+
+    def changes(self, table: OpTable, setting: Setting, context: Context) -> Floats:
+        """[members, surroundings] logarithms by which surroundings change times."""
+        return self._change(self._hidden(table, setting), context)
+
+    def dispatch_s(self, setting: Setting) -> Floats:
+        """[members] host time of one launch."""
+        made = []
+        for m in self.members:
+            inputs = np.concatenate([setting.features, self._device(m, setting)])
+            made.append(m.layers["host.weight"][0] @ inputs + m.layers["host.bias"][0])
+        seconds: Floats = DISPATCH_S * np.exp(np.array(made))
+        return seconds
+
+    def _device(self, member: Member, setting: Setting) -> Floats:
+        found: Floats = member.layers["device.weight"][member.devices.get(setting.device, 0)]
+        return found
+
+    @cached_property
+    def _entry(self) -> _Entry:
+        return _Entry.of([m.layers for m in self.members])
+
+    @cached_property
+    def _cross(self) -> dict[str, Array] | None:
+        if any(m.cross is None for m in self.members):
+            return None
+        return _stacked([m.cross for m in self.members if m.cross is not None])
+
+    @cached_property
+    def _rest(self) -> dict[str, Array]:
+        names = ("second.weight", "second.bias", "last.weight", "last.bias")
+        return _stacked([{n: m.layers[n] for n in names} for m in self.members])
+
+    def _hidden(self, table: OpTable, setting: Setting) -> Array:
+        """[members, rows, width] what the networks make of every row."""
+        entry, w = self._entry, self._rest
+        names = [[m.names.get(n, 0) for n in table.name] for m in self.members]
+        device = [self._device(m, setting) for m in self.members]
+        first = _silu(entry.first(table, setting, np.array(names), np.array(device)))
+        second = first @ w["second.weight"].swapaxes(1, 2) + w["second.bias"][:, None, :]
+        hidden: Array = first + _silu(second)
+        return hidden
+
+    def _row_seconds(self, hidden: Array, table: OpTable, setting: Setting) -> Floats:
+        w = self._rest
+        made = hidden @ w["last.weight"].swapaxes(1, 2) + w["last.bias"][:, None, :]
+        out = dict(zip(OUTPUTS, np.moveaxis(made.astype(np.float64), 2, 0), strict=True))
         reference = self.reference["cpu" if setting.is_cpu else "gpu"]
         log_compute = _log_compute(table, setting.spec, reference, out)
         log_memory = _log_memory(table, setting.spec, reference, out)
@@ -52,66 +116,102 @@ class Layers:
         seconds: Floats = table.launches * OVERHEAD_S * np.exp(out["overhead"]) + busy
         return seconds
 
-    def dispatch_s(self, setting: Setting) -> float:
-        """Host time of one launch."""
-        w = self.weights
-        inputs = np.concatenate([setting.features, self._device(setting)])
-        return float(DISPATCH_S * np.exp(w["host.weight"][0] @ inputs + w["host.bias"][0]))
-
-    def _device(self, setting: Setting) -> Floats:
-        found: Floats = self.weights["device.weight"][self.devices.get(setting.device, 0)]
-        return found
-
-    def hidden(self, table: OpTable, setting: Setting) -> Floats:
-        """What the network makes of every row."""
-        w, count = self.weights, len(table)
-        name: Ints = np.array([self.names.get(n, 0) for n in table.name], dtype=np.int64)
-        inputs = np.concatenate(
-            [
-                (table.shape - w["shape_mean"]) * w["shape_scale"],
-                np.eye(len(UNITS))[table.unit],
-                np.broadcast_to(setting.features, (count, len(setting.features))),
-                w["group.weight"][table.group],
-                w["name.weight"][name],
-                np.broadcast_to(self._device(setting), (count, w["device.weight"].shape[1])),
-            ],
-            1,
-        )
-        first = _silu(inputs @ w["first.weight"].T + w["first.bias"])
-        hidden: Floats = first + _silu(first @ w["second.weight"].T + w["second.bias"])
-        return hidden
-
-
-@dataclass(frozen=True, eq=False)
-class Surroundings:
-    """Weights of a fitted network over the graph, by the names torch gives them."""
-
-    weights: Mapping[str, Floats]
-
-    def change(self, hidden: Floats, context: Context) -> Floats:
-        """Logarithms by which the times of a context's surroundings change."""
-        w = self.weights
-        state = _silu(hidden @ w["enter.weight"].T + w["enter.bias"])
+    def _change(self, hidden: Array, context: Context) -> Floats:
+        w = self._cross
+        assert w is not None
+        state = _silu(_linear(hidden, w["enter.weight"], w["enter.bias"]))
         for i, part in enumerate((context.first, context.second)):
-            mine = state[part.own]
-            heard = mine @ w[f"own.{i}.weight"].T + w[f"own.{i}.bias"]
-            heard += _mean(state, part.before_src, part.before_dst, len(part)) @ w[f"before.{i}"].T
-            heard += _mean(state, part.after_src, part.after_dst, len(part)) @ w[f"after.{i}"].T
+            mine = state[:, part.own]
+            heard = _linear(mine, w[f"own.{i}.weight"], w[f"own.{i}.bias"])
+            for way, src, dst in (
+                ("before", part.before_src, part.before_dst),
+                ("after", part.after_src, part.after_dst),
+            ):
+                heard += _mean(state, src, dst, len(part)) @ w[f"{way}.{i}"].swapaxes(1, 2)
             state = mine + _silu(heard)
-        left = state @ w["leave.weight"][0] + w["leave.bias"][0]
-        changed: Floats = MOST_CORRECTION * np.tanh(left)
+        left = _linear(state, w["leave.weight"], w["leave.bias"])[:, :, 0]
+        changed: Floats = MOST_CORRECTION * np.tanh(left.astype(np.float64))
         return changed
 
 
-def _mean(state: Floats, src: Ints, dst: Ints, nodes: int) -> Floats:
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """The first layer with everything folded in that does not depend on the step."""
+
+    shape: Array
+    """[columns, members x width]."""
+    base: Array
+    """[members, width]."""
+    unit: Array
+    group: Array
+    name: Array
+    """[members, kinds, width] what each kind adds."""
+    setting: Array
+    device: Array
+    """[members, numbers, width]."""
+
+    @classmethod
+    def of(cls, members: Sequence[Mapping[str, Floats]]) -> _Entry:
+        """From the weights of all members."""
+        made: dict[str, list[Floats]] = {}
+        for w in members:
+            widths = [len(COLUMNS), len(UNITS), len(SETTING_NAMES)]
+            widths += [w[f"{n}.weight"].shape[1] for n in ("group", "name", "device")]
+            first = w["first.weight"].T
+            shape, unit, setting, group, name, device = np.split(first, np.cumsum(widths)[:-1])
+            shape = shape * w["shape_scale"][:, None]
+            parts = {
+                "shape": shape,
+                "base": w["first.bias"] - w["shape_mean"] @ shape,
+                "unit": unit,
+                "group": w["group.weight"][: len(GROUPS)] @ group,
+                "name": _padded(w["name.weight"] @ name, members),
+                "setting": setting,
+                "device": device,
+            }
+            for key, value in parts.items():
+                made.setdefault(key, []).append(value)
+        stacked = {key: np.array(values, dtype=np.float32) for key, values in made.items()}
+        stacked["shape"] = np.concatenate(list(stacked["shape"]), axis=1)
+        return cls(**stacked)
+
+    def first(self, table: OpTable, setting: Setting, names: Ints, device: Floats) -> Array:
+        """[members, rows, width] before the first nonlinearity."""
+        members, width = self.base.shape
+        rows = len(table)
+        product = table.shape.astype(np.float32) @ self.shape
+        found = product.reshape(rows, members, width).swapaxes(0, 1)
+        same = self.base + np.einsum("s,msw->mw", setting.features.astype(np.float32), self.setting)
+        same = same + np.einsum("md,mdw->mw", device.astype(np.float32), self.device)
+        found = found + self.unit[:, table.unit] + self.group[:, table.group] + same[:, None, :]
+        made: Array = found + np.take_along_axis(self.name, names[:, :, None], axis=1)
+        return made
+
+
+def _padded(name: Floats, members: Sequence[Mapping[str, Floats]]) -> Floats:
+    """As many names as the member that knows most."""
+    most = max(len(w["name.weight"]) for w in members)
+    return np.concatenate([name, np.zeros((most - len(name), name.shape[1]))])
+
+
+def _stacked(members: Sequence[Mapping[str, Floats]]) -> dict[str, Array]:
+    return {n: np.array([m[n] for m in members], dtype=np.float32) for n in members[0]}
+
+
+def _linear(x: Array, weight: Array, bias: Array) -> Array:
+    made: Array = x @ weight.swapaxes(1, 2) + bias[:, None, :]
+    return made
+
+
+def _mean(state: Array, src: Ints, dst: Ints, nodes: int) -> Array:
     """Mean of what reaches each node; zero where nothing does."""
-    if not len(src):
-        return np.zeros((nodes, state.shape[1]))
-    order = np.argsort(dst, kind="stable")
-    into, first = np.unique(dst[order], return_index=True)
-    sums = np.add.reduceat(state[src[order]], first, axis=0)
-    found = np.zeros((nodes, state.shape[1]))
-    found[into] = sums / np.bincount(dst, minlength=nodes)[into][:, None]
+    found = np.zeros((state.shape[0], nodes, state.shape[2]), dtype=state.dtype)
+    if len(src):
+        order = np.argsort(dst, kind="stable")
+        into, first = np.unique(dst[order], return_index=True)
+        sums = np.add.reduceat(state[:, src[order]], first, axis=1)
+        counts = np.diff(np.append(first, len(dst))).astype(state.dtype)
+        found[:, into] = sums / counts[None, :, None]
     return found
 
 
@@ -121,14 +221,14 @@ def _log_compute(
     rho = MOST_RHO * _sigmoid(out["rho_compute"])
     ideal = _log(table.flops) - (1 - rho) * spec[3:][table.unit] - rho * reference[3:][table.unit]
     waves = _log(np.where(table.tiles > 0, table.tiles, _NO_TILES)) - spec[2]
-    logits = np.stack([out["share_waves"], out["share_short"], out["share_none"]], 1)
-    shares = np.exp(logits - logits.max(1, keepdims=True))
-    shares /= shares.sum(1, keepdims=True)
+    logits = np.stack([out["share_waves"], out["share_short"], out["share_none"]])
+    shares = np.exp(logits - logits.max(0))
+    shares /= shares.sum(0)
     found: Floats = (
         ideal
         + out["compute"]
-        + shares[:, 0] * _softplus(out["waves"] - waves)
-        + shares[:, 1] * _softplus(out["short_compute"] + LOG_MICRO - ideal)
+        + shares[0] * _softplus(out["waves"] - waves)
+        + shares[1] * _softplus(out["short_compute"] + LOG_MICRO - ideal)
     )
     return found
 
@@ -150,8 +250,8 @@ def _log(values: Floats) -> Floats:
     return logs
 
 
-def _sigmoid(x: Floats) -> Floats:
-    found: Floats = 0.5 * (1 + np.tanh(0.5 * x))
+def _sigmoid(x: Array) -> Array:
+    found: Array = 0.5 * (1 + np.tanh(0.5 * x))
     return found
 
 
@@ -160,5 +260,6 @@ def _softplus(x: Floats) -> Floats:
     return found
 
 
-def _silu(x: Floats) -> Floats:
-    return x * _sigmoid(x)
+def _silu(x: Array) -> Array:
+    found: Array = x * _sigmoid(x)
+    return found

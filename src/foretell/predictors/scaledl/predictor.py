@@ -23,7 +23,7 @@ from foretell.predictors.scaledl.domain import cells_of, newest_group, novelty
 from foretell.predictors.scaledl.setting import Setting, place_of, setting_of
 from foretell.predictors.scaledl.table import OpTable, table_of
 from foretell.predictors.scaledl.together import job_of
-from foretell.predictors.scaledl.weights import Member, Weights, load_weights, save_weights
+from foretell.predictors.scaledl.weights import Weights, load_weights, save_weights
 from foretell.workload import Workload
 
 _EVIDENCE = 0.5
@@ -92,15 +92,13 @@ class ScaleDLPredictor:
         recipe = workload.recipe
         table = table_of(workload.step, recipe.precision, compiled=recipe.compile)
         setting = setting_of(recipe, device)
-        context = _context(table) if self.with_cross else None
-        members = self.weights.members
-        logs = [_member_logs(m, table, setting, context) for m in members]
-        dispatch = [np.log(m.layers.dispatch_s(setting)) for m in members]
+        ensemble = self.weights.ensemble
+        logs = ensemble.log_seconds(table, setting, _context(table) if self.with_cross else None)
         return _Timed(
             table=table,
             setting=setting,
-            kernel_s=np.exp(np.mean(logs, axis=0)),
-            dispatch_s=float(np.exp(np.mean(dispatch))),
+            kernel_s=np.exp(logs.mean(0)),
+            dispatch_s=float(np.exp(np.log(ensemble.dispatch_s(setting)).mean())),
             operators=len(workload.step),
         )
 
@@ -149,16 +147,6 @@ class _Timed:
             device_s=table.by_op(self.kernel_s, self.operators),
             host_s=table.by_op(table.launches[table.row] * self.dispatch_s, self.operators),
         )
-
-
-def _member_logs(
-    member: Member, table: OpTable, setting: Setting, context: Context | None
-) -> Floats:
-    hidden = member.layers.hidden(table, setting)
-    logs: Floats = np.log(member.layers.times_of(hidden, table, setting))[table.row]
-    if context is not None and member.cross is not None:
-        logs = logs + member.cross.change(hidden, context)[context.place]
-    return logs
 
 
 def _strange(card: Mapping[str, Any], workload: Workload, device: Device) -> str | None:

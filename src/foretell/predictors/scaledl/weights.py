@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from foretell.errors import InputError
 from foretell.graph.graph import Floats
-from foretell.predictors.scaledl.numbers import Layers, Surroundings
+from foretell.predictors.scaledl.numbers import Ensemble, Member
 from foretell.predictors.scaledl.together import Jobs
 
 FORMAT = 1
@@ -23,18 +23,10 @@ _REFERENCE, _SEEN, _TOGETHER = "reference", "seen", "together"
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
-    """One fitted model of an ensemble."""
-
-    layers: Layers
-    cross: Surroundings | None
-
-
-@dataclass(frozen=True, eq=False)
 class Weights:
     """An ensemble, and its card: data, versions, ledger, spreads."""
 
-    members: Sequence[Member]
+    ensemble: Ensemble
     card: Mapping[str, Any]
     seen: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
     """Sorted cells of the kernels it was fitted to; see domain.py."""
@@ -42,18 +34,19 @@ class Weights:
     """Measured distributed jobs by device family."""
 
     def __len__(self) -> int:
-        return len(self.members)
+        return len(self.ensemble.members)
 
 
 def save_weights(weights: Weights, path: Path) -> None:
     """Write all members and the card."""
     tensors: dict[str, Any] = {}
-    for number, member in enumerate(weights.members):
-        for name, value in member.layers.weights.items():
+    ensemble = weights.ensemble
+    for number, member in enumerate(ensemble.members):
+        for name, value in member.layers.items():
             tensors[f"{number}/{_LAYERS}/{name}"] = _small(value)
-        for name, value in member.cross.weights.items() if member.cross else ():
+        for name, value in member.cross.items() if member.cross else ():
             tensors[f"{number}/{_CROSS}/{name}"] = _small(value)
-    for kind, spec in weights.members[0].layers.reference.items():
+    for kind, spec in ensemble.reference.items():
         tensors[f"{_REFERENCE}/{kind}"] = np.asarray(spec, dtype=np.float64)
     tensors[_SEEN] = np.asarray(weights.seen, dtype=np.uint64)
     for family, jobs in weights.together.items():
@@ -62,10 +55,7 @@ def save_weights(weights: Weights, path: Path) -> None:
     card = {
         **weights.card,
         "format": FORMAT,
-        "members": [
-            {"devices": dict(m.layers.devices), "names": dict(m.layers.names)}
-            for m in weights.members
-        ],
+        "members": [{"devices": dict(m.devices), "names": dict(m.names)} for m in ensemble.members],
         "together": {family: jobs.length for family, jobs in weights.together.items()},
     }
     save_file(tensors, path, metadata={"card": json.dumps(card)})
@@ -98,18 +88,20 @@ def _weights(tensors: Mapping[str, Any], card: Mapping[str, Any]) -> Weights:
             if name.startswith(prefix)
         }
 
-    members = []
-    for number, known in enumerate(card["members"]):
-        layers = Layers(
-            part(f"{number}/{_LAYERS}/"), known["devices"], known["names"], part(f"{_REFERENCE}/")
+    members = [
+        Member(
+            part(f"{number}/{_LAYERS}/"),
+            part(f"{number}/{_CROSS}/") or None,
+            known["devices"],
+            known["names"],
         )
-        cross = part(f"{number}/{_CROSS}/")
-        members.append(Member(layers, Surroundings(cross) if cross else None))
+        for number, known in enumerate(card["members"])
+    ]
     together = {}
     for family, length in card.get("together", {}).items():
         jobs = part(f"{_TOGETHER}/{family}/")
         together[family] = Jobs(jobs["at"], jobs["pull"], float(length))
-    return Weights(members, card, tensors[_SEEN], together)
+    return Weights(Ensemble(members, part(f"{_REFERENCE}/")), card, tensors[_SEEN], together)
 
 
 def _small(value: Floats) -> Any:
