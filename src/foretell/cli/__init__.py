@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from foretell._version import __version__
+from foretell.cli.adapt import adapt
+from foretell.cli.benchmark import benchmark
 from foretell.cli.calibrate import calibrate
 from foretell.cli.data import data
 from foretell.cli.design import design
@@ -41,6 +43,8 @@ app.command()(design)
 app.command()(measure)
 app.command()(calibrate)
 app.command()(fit)
+app.command()(adapt)
+app.command()(benchmark)
 app.add_typer(data, name="data")
 
 

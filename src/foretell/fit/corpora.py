@@ -22,6 +22,8 @@ from foretell.predictors.scaledl.table import COLUMNS, UNITS, OpTable, table_of
 
 FORMAT = 1
 _MODELS_PER_TASK = 40
+_FEW = 200
+"""Records that are not worth starting processes for."""
 _TF32_OFF = ("neusight",)
 """Sources that told PyTorch to compute convolutions in fp32 proper."""
 Tell = Callable[[int, int], None]
@@ -55,6 +57,9 @@ def corpus_of(
     """All steps as numbers, captured where they are not in the cache, and what cannot be used."""
     models = [list(rows) for _, rows in groupby(records, key=lambda r: r.model)]
     tasks = [models[i : i + _MODELS_PER_TASK] for i in range(0, len(models), _MODELS_PER_TASK)]
+    if len(records) <= _FEW:
+        part, rejects, _ = _part(models)
+        return _whole([part] if part is not None else [], rejects), rejects
     parts, rejects, done = [], [], 0
     with multiprocessing.get_context("spawn").Pool(workers, one_thread) as pool:
         for part, rejected, count in pool.imap(_part, tasks):
@@ -63,7 +68,14 @@ def corpus_of(
             rejects += rejected
             if part is not None:
                 parts.append(part)
-    return joined(parts), rejects
+    return _whole(parts, rejects), rejects
+
+
+def _whole(parts: Sequence[Corpus], rejects: Sequence[Reject]) -> Corpus:
+    if not parts:
+        why = f"; the first: {rejects[0].reason}" if rejects else ""
+        raise InputError(f"none of the measurements can be used{why}")
+    return joined(parts)
 
 
 def _part(models: Sequence[Sequence[Record]]) -> tuple[Corpus | None, list[Reject], int]:

@@ -97,7 +97,7 @@ class ScaleDLPredictor:
         return _Timed(
             table=table,
             setting=setting,
-            kernel_s=np.exp(logs.mean(0)),
+            kernel_s=np.exp(logs.mean(0) + self.weights.paces.get(device.id, 0.0)),
             dispatch_s=float(np.exp(np.log(ensemble.dispatch_s(setting)).mean())),
             operators=len(workload.step),
         )

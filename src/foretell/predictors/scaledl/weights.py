@@ -32,6 +32,8 @@ class Weights:
     """Sorted cells of the kernels it was fitted to; see domain.py."""
     together: Mapping[str, Jobs] = field(default_factory=dict)
     """Measured distributed jobs by device family."""
+    paces: Mapping[str, float] = field(default_factory=dict)
+    """Logarithms by which adapted devices take longer than their specification says."""
 
     def __len__(self) -> int:
         return len(self.ensemble.members)
@@ -57,6 +59,7 @@ def save_weights(weights: Weights, path: Path) -> None:
         "format": FORMAT,
         "members": [{"devices": dict(m.devices), "names": dict(m.names)} for m in ensemble.members],
         "together": {family: jobs.length for family, jobs in weights.together.items()},
+        "paces": dict(weights.paces),
     }
     save_file(tensors, path, metadata={"card": json.dumps(card)})
 
@@ -101,7 +104,8 @@ def _weights(tensors: Mapping[str, Any], card: Mapping[str, Any]) -> Weights:
     for family, length in card.get("together", {}).items():
         jobs = part(f"{_TOGETHER}/{family}/")
         together[family] = Jobs(jobs["at"], jobs["pull"], float(length))
-    return Weights(Ensemble(members, part(f"{_REFERENCE}/")), card, tensors[_SEEN], together)
+    ensemble = Ensemble(members, part(f"{_REFERENCE}/"))
+    return Weights(ensemble, card, tensors[_SEEN], together, card.get("paces", {}))
 
 
 def _small(value: Floats) -> Any:

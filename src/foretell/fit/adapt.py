@@ -1,0 +1,160 @@
+"""A few measurements on a device: its embedding and its pace, everything else as it was."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from foretell.fit.members import member_of
+from foretell.fit.spreads import interval
+from foretell.graph.graph import Floats, Ints
+from foretell.predictors.scaledl.corpus import Corpus
+from foretell.predictors.scaledl.cross import CrossLayer
+from foretell.predictors.scaledl.layers import LayerModel, Sizes
+from foretell.predictors.scaledl.numbers import Ensemble, Member
+from foretell.predictors.scaledl.setting import place_of
+from foretell.predictors.scaledl.train import Block, Trained
+from foretell.predictors.scaledl.weights import Weights
+
+_NOISE = 0.06
+"""Deviation of what even the right embedding leaves, as a logarithm."""
+_PACE = 0.3
+_EMBEDDING = 0.3
+"""How far a device's pace and embedding may be from what its specification says."""
+_ROUNDS = 40
+_FOLDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Adapted:
+    """Weights that know a device, and how they fared on it."""
+
+    weights: Weights
+    before: Floats
+    """Predicted over measured, of every measurement."""
+    after: Floats
+    """The same, of measurements that the adaptation did not see."""
+
+
+def adapt(weights: Weights, corpus: Corpus, device: str) -> Adapted:
+    """Weights fitted to a corpus of steps on one device."""
+    rows = np.arange(len(corpus))
+    made = _made(weights, corpus, device, rows)
+    before = _said(weights, corpus, rows) / corpus.measured_s
+    fold = rows % min(_FOLDS, len(rows))
+    after = before.copy()
+    if len(rows) > 1:
+        for number in np.unique(fold):
+            others = _made(weights, corpus, device, rows[fold != number])
+            mine = rows[fold == number]
+            after[mine] = _said(others, corpus, mine) / corpus.measured_s[mine]
+    return Adapted(_with_spread(made, corpus, device, after), before, after)
+
+
+def _made(weights: Weights, corpus: Corpus, device: str, rows: Ints) -> Weights:
+    found = [_fitted(m, corpus, device, rows) for m in weights.ensemble.members]
+    members = [member for member, _ in found]
+    pace = float(np.mean([own for _, own in found]))
+    return dataclasses.replace(
+        weights,
+        ensemble=Ensemble(members, weights.ensemble.reference),
+        paces={**weights.paces, device: pace},
+    )
+
+
+def _fitted(member: Member, corpus: Corpus, device: str, rows: Ints) -> tuple[Member, float]:
+    """One member that knows the device, and the logarithm its times are longer by."""
+    trained = trained_of(_knowing(member, device))
+    block = Block.of(corpus, trained.devices, trained.names)
+    # All steps are on this device: no other row of the embedding has a gradient.
+    embedding, place = trained.model.device.weight, trained.devices[device]
+    start = embedding.detach()[place].clone()
+    pace = torch.zeros(1, requires_grad=True)
+    measured = block.log_measured[torch.from_numpy(rows)]
+    for parameter in trained.model.parameters():
+        parameter.requires_grad_(parameter is embedding)
+    optimizer = torch.optim.LBFGS(
+        [embedding, pace], max_iter=_ROUNDS, line_search_fn="strong_wolfe"
+    )
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        said, _ = block.predict(trained.model, rows, cross=trained.cross)
+        off = (said + pace - measured) / _NOISE
+        moved = (embedding[place] - start) / _EMBEDDING
+        cost = off.square().sum() + moved.square().sum() + (pace / _PACE).square().sum()
+        cost.backward()
+        return cost
+
+    optimizer.step(loss)
+    return member_of(trained), float(pace.detach())
+
+
+def _knowing(member: Member, device: str) -> Member:
+    """The member with an embedding for the device, at first that of devices not seen."""
+    if device in member.devices:
+        return member
+    known = member.layers["device.weight"]
+    layers = {**member.layers, "device.weight": np.concatenate([known, known[:1]])}
+    return dataclasses.replace(
+        member, layers=layers, devices={**member.devices, device: len(known)}
+    )
+
+
+def trained_of(member: Member) -> Trained:
+    """The reverse of member_of."""
+    w = member.layers
+    model = LayerModel(
+        Sizes(
+            names=len(w["name.weight"]) - 1,
+            devices=len(w["device.weight"]) - 1,
+            hidden=len(w["first.bias"]),
+            group_width=w["group.weight"].shape[1],
+            name_width=w["name.weight"].shape[1],
+            device_width=w["device.weight"].shape[1],
+        )
+    )
+    model.load_state_dict(_tensors(w))
+    cross = None
+    if member.cross is not None:
+        cross = CrossLayer(len(w["first.bias"]), len(member.cross["enter.bias"]))
+        messages = {
+            f"{n}.lin_l.weight" if n.startswith(("before", "after")) else n: v
+            for n, v in member.cross.items()
+        }
+        cross.load_state_dict(_tensors(messages))
+        cross.requires_grad_(False)
+    return Trained(model.eval(), cross, dict(member.devices), dict(member.names))
+
+
+def _tensors(weights: Mapping[str, Floats]) -> dict[str, Tensor]:
+    return {n: torch.tensor(v, dtype=torch.float32) for n, v in weights.items()}
+
+
+def _said(weights: Weights, corpus: Corpus, rows: Ints) -> Floats:
+    """Seconds of steps by the mean of all members, with the pace of their device."""
+    logs = [np.log(trained_of(m).predict(corpus, rows)) for m in weights.ensemble.members]
+    paces = np.array([weights.paces.get(s.device, 0.0) for s in corpus.settings])
+    seconds: Floats = np.exp(np.mean(logs, axis=0) + paces[corpus.setting[rows]])
+    return seconds
+
+
+def _with_spread(weights: Weights, corpus: Corpus, device: str, after: Floats) -> Weights:
+    """The interval of the device: that of known ones, or what was left here if that is wider."""
+    card = weights.card
+    low, high = card["spreads"]["near"]["*"]
+    own_low, own_high = interval(-np.log(after))
+    places = {place_of(s) for s in corpus.settings}
+    near = {**card["spreads"]["near"]}
+    near |= {place: (min(low, own_low), max(high, own_high)) for place in places}
+    modes = {place.split("/")[1] for place in places}
+    groups = {**card["groups"], device: {mode: [] for mode in modes}}
+    return dataclasses.replace(
+        weights,
+        card={**card, "spreads": {**card["spreads"], "near": near}, "groups": groups},
+    )
