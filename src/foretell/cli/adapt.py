@@ -53,12 +53,12 @@ def adapt(
             f"--out {str(out)!r} must end in .safetensors, so that --predictor knows it"
         )
     check_place(out, "--out")
+    records = _of_device(device, measurements)
     start = named(predictor)
     if not isinstance(start, ScaleDLPredictor):
         raise InputError(
             f"--predictor {predictor!r} is not a learned one: use scaledl or a .safetensors file"
         )
-    records = _of_device(device, measurements)
     with progress(f"adapting to {len(records)} measurements"):
         corpus, rejects = corpus_of(records, workers=1)
         found = run(start.weights, corpus, corpus.settings[0].device)

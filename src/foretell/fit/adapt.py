@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from foretell.fit.members import member_of
+from foretell.fit.members import member_of, seen_cells
 from foretell.fit.spreads import interval
 from foretell.graph.graph import Floats, Ints
 from foretell.predictors.scaledl.corpus import Corpus
@@ -156,5 +156,6 @@ def _with_spread(weights: Weights, corpus: Corpus, device: str, after: Floats) -
     groups = {**card["groups"], device: {mode: [] for mode in modes}}
     return dataclasses.replace(
         weights,
+        seen=np.union1d(weights.seen, seen_cells(corpus, np.arange(len(corpus)))),
         card={**card, "spreads": {**card["spreads"], "near": near}, "groups": groups},
     )

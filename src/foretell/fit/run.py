@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import platform
 import resource
 from collections.abc import Callable, Mapping, Sequence
@@ -92,10 +93,11 @@ def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
     """Weights, and every judged step."""
     corpus, about = read_parts(plan, tell)
     fold, whole = fold_of_steps(corpus, plan.members, plan.effort.seed)
+    work = plan.work / _digest(plan, corpus)
     members, known, fits = [], [], {}
     for number in range(plan.members):
         effort = dataclasses.replace(plan.effort, seed=plan.effort.seed + number)
-        place = plan.work / f"member-{number}"
+        place = work / f"member-{number}"
         member, judged, fits[place.name] = fitted_without(
             corpus, fold == number, effort, place, tell
         )
@@ -105,7 +107,7 @@ def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
     shorter = dataclasses.replace(plan.effort, epochs=max(1, plan.effort.epochs // 2))
     for device in devices_to_leave_out(corpus) if plan.devices_out else ():
         held = _of_device(corpus, device)
-        place = plan.work / f"without-{device}"
+        place = work / f"without-{device}"
         _, judged, fits[place.name] = fitted_without(corpus, held, shorter, place, tell)
         strangers.append(judged)
     ledger = Ledger.of(corpus, _together(known), whole, _together(strangers))
@@ -154,6 +156,14 @@ def _alike(values: Floats, source_of: np.ndarray) -> Floats:
     draw = np.random.default_rng(0)
     parts = [draw.choice(values[source_of == name], _DRAWN) for name in np.unique(source_of)]
     return np.concatenate(parts)
+
+
+def _digest(plan: Plan, corpus: Corpus) -> str:
+    """What members kept on disk must have in common to be used again."""
+    found = hashlib.blake2b(repr((plan.effort, plan.members)).encode(), digest_size=8)
+    for part in (corpus.measured_s, corpus.op, corpus.shape):
+        found.update(part.tobytes())
+    return found.hexdigest()
 
 
 def _of_device(corpus: Corpus, device: str) -> np.ndarray:

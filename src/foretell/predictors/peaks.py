@@ -7,6 +7,7 @@ import functools
 import numpy as np
 
 from foretell.cluster import Device
+from foretell.errors import InputError
 from foretell.graph.graph import Floats, Graph, Kinds
 from foretell.graph.ops import DType, OpClass
 
@@ -35,3 +36,14 @@ def _peaks(kinds: Kinds, device: Device, precision: str) -> Floats:
         peaks[kinds.op_class == OpClass.MATMUL] = device.peak("fp8")
     peaks.flags.writeable = False
     return peaks
+
+
+def check_precision(precision: str, device: Device) -> None:
+    """Refuse a number format that the device does not have."""
+    needed = precision.removeprefix("amp-")
+    if not device.supports(needed):
+        have = ", ".join(device.peak_flops_per_s)
+        raise InputError(
+            f"device {device.id!r} does not compute in {needed}, which precision={precision} "
+            f"needs: it has {have}"
+        )

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from foretell.cluster import Cluster, Device
-from foretell.errors import InputError
 from foretell.graph.graph import Floats, Graph
 from foretell.graph.ops import OpClass
 from foretell.parallel import OpTimes, Placed, StepRun, place, run_step
@@ -23,6 +22,7 @@ from foretell.predictors.analytic.constants import (
 from foretell.predictors.analytic.roofline import op_times, price_step
 from foretell.predictors.assemble import Spread, Trust, assemble, slowest
 from foretell.predictors.forecast import Forecast
+from foretell.predictors.peaks import check_precision
 from foretell.predictors.protocol import Measurement
 from foretell.workload import Recipe, Workload
 
@@ -104,7 +104,7 @@ class AnalyticPredictor:
 
     def constants_for(self, recipe: Recipe, device: Device) -> FamilyConstants:
         """What operators of such a step are priced with on the device."""
-        _check_precision(recipe.precision, device)
+        check_precision(recipe.precision, device)
         return self._family(recipe, device)[0]
 
     def _family(self, recipe: Recipe, device: Device) -> tuple[FamilyConstants, str]:
@@ -150,16 +150,6 @@ def _variants(recipe: Recipe) -> tuple[str, ...]:
     parts += ["nhwc"] if recipe.channels_last else []
     parts += ["compile"] if recipe.compile else []
     return tuple("+".join(parts[:n]) for n in range(len(parts), 0, -1))
-
-
-def _check_precision(precision: str, device: Device) -> None:
-    needed = precision.removeprefix("amp-")
-    if not device.supports(needed):
-        have = ", ".join(device.peak_flops_per_s)
-        raise InputError(
-            f"device {device.id!r} does not compute in {needed}, which precision={precision} "
-            f"needs: it has {have}"
-        )
 
 
 def _share_of(step: Graph, op_class: OpClass) -> float:

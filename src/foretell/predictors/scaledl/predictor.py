@@ -17,6 +17,7 @@ from foretell.graph.graph import Floats
 from foretell.parallel import OpTimes, Placed, StepRun, place, run_step
 from foretell.predictors.assemble import Spread, Trust, assemble, slowest
 from foretell.predictors.forecast import Forecast
+from foretell.predictors.peaks import check_precision
 from foretell.predictors.protocol import Measurement
 from foretell.predictors.scaledl.context import Context, context_of
 from foretell.predictors.scaledl.domain import cells_of, newest_group, novelty
@@ -90,6 +91,7 @@ class ScaleDLPredictor:
 
     def _timed(self, workload: Workload, device: Device) -> _Timed:
         recipe = workload.recipe
+        check_precision(recipe.precision, device)
         table = table_of(workload.step, recipe.precision, compiled=recipe.compile)
         setting = setting_of(recipe, device)
         ensemble = self.weights.ensemble

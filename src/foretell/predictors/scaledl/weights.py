@@ -76,7 +76,9 @@ def load_weights(path: Path) -> Weights:
             )
         return _weights(load_file(path), card)
     except OSError as error:
-        raise InputError(f"weights {str(path)!r} cannot be read: {error.strerror}") from error
+        raise InputError(
+            f"weights {str(path)!r} cannot be read: {error.strerror or error}"
+        ) from error
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise InputError(
             f"weights {str(path)!r} are not what 'foretell fit' writes ({error}): fit them again"

@@ -1,0 +1,130 @@
+"""Judge the learned predictor: python -m benchmarks.scaledl [--split model] [--seeds 3].
+
+Five folds by model (twins together), by family, or each accelerator left out; every step is judged
+by fits that never saw its model, family or device. Each fit and each baseline of a fold is kept in
+--work, so an interrupted run goes on where it stopped. Prints the tables of docs/accuracy.md and
+writes the ledger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.baselines import BASELINES, by_place
+from benchmarks.sources import RESULTS, ROOT, data_directory
+from foretell.fit.members import devices_to_leave_out
+from foretell.fit.run import Plan, read_parts
+from foretell.fit.splits import by_family, by_model, folds, is_model
+from foretell.predictors.scaledl.corpus import Corpus
+from foretell.predictors.scaledl.train import Effort, train_layers
+
+_FOLDS = 5
+_EPOCHS = 60
+LEARNED = {"layers": False, "cross": True}
+"""Name -> whether the network over the graph is part of it."""
+
+
+def main() -> None:
+    """Fit, judge, print, and write the ledger."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--split", choices=("model", "family", "device"), default="model")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=_EPOCHS)
+    parser.add_argument("--what", default=",".join((*LEARNED, *BASELINES)))
+    parser.add_argument("--parts", default="timm-train,timm-infer,neusight,aiconfigurator,vidur")
+    parser.add_argument("--work", type=Path, default=Path("scaledl-work"))
+    options = parser.parse_args()
+    data = data_directory()
+    if data is None:
+        raise SystemExit("the measurements are not here: set FORETELL_DATA to their folder")
+    plan = Plan(data=data, work=options.work, parts=options.parts.split(","))
+    corpus, _ = read_parts(plan, lambda name, share: None)
+    found: dict[str, np.ndarray] = {}
+    rounds = list(_rounds(corpus, options.split))
+    for what in options.what.split(","):
+        for seed in range(options.seeds if what in LEARNED else 1):
+            name = f"{what}-{seed}" if what in LEARNED else what
+            found[name] = np.full(len(corpus), np.nan)
+            for number, held in rounds:
+                place = options.work / options.split / f"{name}-{number}.npy"
+                found[name][held] = _kept(place, corpus, held, what, seed, options.epochs)
+            _print(corpus, name, found[name])
+    for what in LEARNED:
+        seeds = [v for n, v in found.items() if n.startswith(f"{what}-")]
+        if len(seeds) > 1:
+            found[what] = np.exp(np.mean(np.log(seeds), axis=0))
+            _print(corpus, f"{what}, mean of {len(seeds)} seeds", found[what])
+    _write(corpus, options.split, found)
+
+
+def _rounds(corpus: Corpus, split: str) -> Iterator[tuple[str, np.ndarray]]:
+    """(name, held-out steps)."""
+    if split == "device":
+        names = np.array([s.device for s in corpus.settings])[corpus.setting]
+        for device in devices_to_leave_out(corpus):
+            yield device, (names == device)
+        return
+    names = by_model(corpus) if split == "model" else by_family(corpus)
+    fold = np.where(is_model(corpus), folds(names, _FOLDS), -1)
+    for number in range(_FOLDS):
+        yield str(number), fold == number
+
+
+def _kept(
+    place: Path, corpus: Corpus, held: np.ndarray, what: str, seed: int, epochs: int
+) -> np.ndarray:
+    """Predicted seconds of the steps held out, computed once."""
+    if not place.exists():
+        started = time.monotonic()
+        rows, asked = np.flatnonzero(~held), np.flatnonzero(held)
+        if what in LEARNED:
+            effort = Effort(epochs=epochs, seed=seed, cross=LEARNED[what])
+            said = train_layers(corpus, rows, effort).predict(corpus, asked)
+        else:
+            said = BASELINES[what](corpus, rows[is_model(corpus)[rows]], asked)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        part = place.with_suffix(".part.npy")
+        np.save(part, said)
+        part.replace(place)
+        print(f"    {place.stem}: {(time.monotonic() - started) / 60:.1f} min", flush=True)
+    return np.load(place, allow_pickle=False)
+
+
+def _print(corpus: Corpus, name: str, predicted: np.ndarray) -> None:
+    places, judged = by_place(corpus), np.isfinite(predicted) & is_model(corpus)
+    print(f"{name:34} {'n':>6} {'mean':>7} {'median':>7} {'p90':>7} {'max':>7} {'RMSE':>8}")
+    for place in np.unique(places[judged]):
+        rows = judged & (places == place)
+        off = np.abs(predicted[rows] / corpus.measured_s[rows] - 1)
+        rmse = np.sqrt(np.mean((predicted[rows] - corpus.measured_s[rows]) ** 2))
+        print(
+            f"  {place:32} {rows.sum():6d} {100 * off.mean():6.2f}% {100 * np.median(off):6.2f}% "
+            f"{100 * np.quantile(off, 0.9):6.1f}% {100 * off.max():6.0f}% {1000 * rmse:6.1f}ms",
+            flush=True,
+        )
+
+
+def _write(corpus: Corpus, split: str, found: dict[str, np.ndarray]) -> None:
+    judged = np.flatnonzero(np.isfinite(next(iter(found.values()))) & is_model(corpus))
+    models = [re.sub(r"^.* (timm:\S+) batch=.*$", r"\1", corpus.labels[i]) for i in judged]
+    table = {
+        "model": pa.array(models).dictionary_encode(),
+        "place": pa.array(by_place(corpus)[judged].tolist()).dictionary_encode(),
+        "measured_s": pa.array(corpus.measured_s[judged], pa.float32()),
+        **{n: pa.array(v[judged], pa.float32()) for n, v in found.items()},
+    }
+    path = RESULTS / f"scaledl-{split}.parquet"
+    pq.write_table(pa.table(table), path, compression="zstd")
+    print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

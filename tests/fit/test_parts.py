@@ -1,0 +1,114 @@
+"""The pieces of a fit: splits, corpora on disk, intervals, what jobs teach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foretell.api import Case, workload_of
+from foretell.fit.corpus_file import load_corpus, save_corpus
+from foretell.fit.splits import by_model, family_of, folds, twins
+from foretell.fit.spreads import interval
+from foretell.predictors.scaledl.corpus import Corpus, CorpusBuilder, joined
+from foretell.predictors.scaledl.kernels import kernels_of
+from foretell.predictors.scaledl.setting import make_setting
+from foretell.predictors.scaledl.table import table_of
+from foretell.predictors.scaledl.together import JOB_NAMES, learn
+
+
+def corpus_with(*steps: tuple[str, str, int]) -> Corpus:
+    """(name, model, batch) each."""
+    builder = CorpusBuilder()
+    for name, model, batch in steps:
+        workload, cluster = workload_of(Case(model=model, batch=batch, cluster="rtx3090"))
+        setting = make_setting(cluster.devices[0], mode="train")
+        table = table_of(workload.step, "fp32", compiled=False)
+        count = np.ones(len(workload.step))
+        builder.add(table, count, setting, 0.1 * batch, key=name, label=name)
+    return builder.build()
+
+
+def test_the_same_network_under_two_names_stays_together() -> None:
+    corpus = corpus_with(
+        ("a", "timm:resnet10t", 8), ("b", "timm:resnet10t", 8), ("c", "timm:resnet14t", 8)
+    )
+    same = twins(corpus)
+    assert same["a"] == same["b"] != same["c"]
+    fold = folds(by_model(corpus), 5)
+    assert fold[0] == fold[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "family"),
+    [("resnet50d", "resnet"), ("vit_base_patch16", "vit"), ("timm:dla60x", "dla")],
+)
+def test_families(model: str, family: str) -> None:
+    assert family_of(model) == family
+
+
+def test_a_corpus_is_the_same_after_the_disk(tmp_path: Path) -> None:
+    corpus = corpus_with(("a", "timm:resnet10t", 8), ("b", "timm:lcnet_035", 4))
+    save_corpus(corpus, tmp_path / "kept" / "corpus.npz")
+    again = load_corpus(tmp_path / "kept" / "corpus.npz")
+    for name in ("shape", "flops", "op", "count", "start", "measured_s", "context"):
+        assert (getattr(again, name) == getattr(corpus, name)).all()
+    assert again.keys == corpus.keys
+    for one, other in zip(again.contexts, corpus.contexts, strict=True):
+        assert (one.second.own == other.second.own).all()
+        assert (one.second.before_src == other.second.before_src).all()
+
+
+def test_joining_keeps_every_step() -> None:
+    one = corpus_with(("a", "timm:resnet10t", 8))
+    other = corpus_with(("b", "timm:lcnet_035", 4), ("c", "timm:resnet10t", 2))
+    whole = joined([one, other])
+    assert whole.keys == ("a", "b", "c")
+    assert len(whole.settings) == 1
+    first, last = whole.start[1], whole.start[2]
+    names = {whole.names[n] for n in whole.name[whole.op[first:last]]}
+    assert names == {other.names[n] for n in other.name[other.op[: other.start[1]]]}
+    assert whole.flops[whole.op[first:last]].sum() == pytest.approx(
+        other.flops[other.op[: other.start[1]]].sum()
+    )
+
+
+def test_the_backward_pass_of_a_convolution_is_two_kernels() -> None:
+    """FLOPs add up; the first layer has no gradient of its input, a fixed blur none of weights."""
+    workload, _ = workload_of(Case(model="timm:resnetblur18", batch=2, cluster="rtx3090"))
+    step = workload.step
+    kernels = kernels_of(step.kinds)
+    power = float(step.batch) ** np.arange(3)
+    by_kind = np.bincount(kernels.kind, kernels.flops @ power, len(step.kinds))
+    assert by_kind == pytest.approx(step.kind_flops)
+    names: dict[int, set[str]] = {}
+    for kernel in kernels.each:
+        if kernel.name.startswith("convolution_backward"):
+            names.setdefault(kernel.kind, set()).add(kernel.name.rpartition("_")[2])
+    found = set(map(frozenset, names.values()))
+    assert found == {frozenset({"source", "weight"}), frozenset({"weight"}), frozenset({"source"})}
+
+
+def test_intervals_hold_what_they_promise() -> None:
+    rng = np.random.default_rng(0)
+    off = rng.normal(0.1, 0.2, 4000)
+    low, high = interval(off)
+    fresh = rng.normal(0.1, 0.2, 20000)
+    inside = np.mean((np.log(low) <= fresh) & (fresh <= np.log(high)))
+    assert 0.88 < inside < 0.92
+    assert interval(np.array([0.1, -0.2])) == pytest.approx((np.exp(-0.2), np.exp(0.1)))
+
+
+def test_jobs_teach_their_neighbours_and_nobody_else() -> None:
+    rng = np.random.default_rng(1)
+    at = rng.uniform(-1, 1, (80, len(JOB_NAMES))) * np.where(np.arange(len(JOB_NAMES)) < 3, 1, 0.01)
+    off = 0.5 + 0.3 * at[:, 0]
+    jobs = learn(at, off)
+    inside = np.zeros(len(JOB_NAMES))
+    added, evidence = jobs.correction(inside)
+    assert added == pytest.approx(0.5, abs=0.1)
+    assert evidence > 0.5
+    added, evidence = jobs.correction(inside + 100.0)
+    assert added == pytest.approx(0.0, abs=1e-3)
+    assert evidence < 0.01
