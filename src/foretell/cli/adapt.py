@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from foretell.cli.usage import need_extra
 from foretell.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def adapt(
     import json
 
     import numpy as np
+
+    need_extra("torch_geometric", "foretell adapt", "fit")
 
     from foretell.cli.show import print_line, progress
     from foretell.data.export import check_place

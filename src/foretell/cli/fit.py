@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from foretell.cli.usage import whole_number
+from foretell.cli.usage import need_extra, whole_number
 from foretell.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ def fit(
     """
     import json
 
+    need_extra("torch_geometric", "foretell fit", "fit")
     from foretell.cli.show import print_line, shared_progress
     from foretell.data.export import check_place
     from foretell.fit.jobs import JOB_SOURCES

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import typer
 
-from foretell.errors import InputError, one_line
+from foretell.errors import InputError, MissingExtraError, one_line
 
 
 def usage_sentence(error: Any) -> str:
@@ -45,3 +46,9 @@ def numbers(option: str, text: str) -> list[int]:
             f"--{option} {text!r} is not understood: write whole numbers from 1 up, with commas"
         )
     return found
+
+
+def need_extra(module: str, what: str, extra: str) -> None:
+    """Say which extra is missing before anything is done."""
+    if importlib.util.find_spec(module) is None:
+        raise MissingExtraError(what, extra)

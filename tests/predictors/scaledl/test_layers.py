@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from foretell.api import Case, workload_of
 from foretell.cluster import device
 from foretell.fit.members import member_of
-from foretell.predictors.scaledl.context import context_of
 from foretell.predictors.scaledl.corpus import CorpusBuilder
 from foretell.predictors.scaledl.cross import ContextBatch, CrossLayer, RoundBatch
 from foretell.predictors.scaledl.layers import LayerModel, Sizes
@@ -157,12 +156,12 @@ def test_surroundings_agree_with_torch_operator_by_operator() -> None:
     step, setting = workload.step, make_setting(cluster.devices[0], mode="train")
     table = table_of(step, "fp32", compiled=False)
     kernels = len(table.row)
-    context = context_of(table.row, table.edge_src, table.edge_dst, np.ones(kernels))
+    context = table.context
     assert context.count.sum() == kernels > len(step)
     ours = ensemble_of(learned, cross).changes(table, setting, context)[1][context.place]
 
     def whole(part: str) -> torch.Tensor:
-        src, dst = (table.edge_src, table.edge_dst)
+        src, dst = (table.wiring.edge_src, table.wiring.edge_dst)
         ends = (src, dst) if part == "before" else (dst, src)
         return torch.from_numpy(np.stack(ends))
 

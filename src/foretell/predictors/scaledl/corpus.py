@@ -81,7 +81,7 @@ class CorpusBuilder:
         label: str,
     ) -> None:
         """One measured step; `passes` says how often each of its operators runs."""
-        passes = passes[table.op]
+        passes = passes[table.wiring.op]
         count = np.bincount(table.row, passes, len(table))
         used = np.flatnonzero(count > 0)
         names = np.array([self._names.setdefault(n, len(self._names)) for n in table.name])
@@ -115,7 +115,7 @@ class CorpusBuilder:
         place = np.zeros(len(table), dtype=np.int64)
         place[used] = np.arange(len(used))
         row = place[table.row]
-        parts = (row, table.edge_src, table.edge_dst, passes)
+        parts = (row, table.wiring.edge_src, table.wiring.edge_dst, passes)
         digest = hashlib.blake2b(b"".join(p.tobytes() for p in parts), digest_size=16).digest()
         if digest not in self._contexts:
             self._contexts[digest] = len(self.contexts)

@@ -19,7 +19,6 @@ from foretell.predictors.assemble import Spread, Trust, assemble, slowest
 from foretell.predictors.forecast import Forecast
 from foretell.predictors.peaks import check_precision
 from foretell.predictors.protocol import Measurement
-from foretell.predictors.scaledl.context import Context, context_of
 from foretell.predictors.scaledl.domain import cells_of, newest_group, novelty
 from foretell.predictors.scaledl.setting import Setting, place_of, setting_of
 from foretell.predictors.scaledl.table import OpTable, table_of
@@ -95,7 +94,7 @@ class ScaleDLPredictor:
         table = table_of(workload.step, recipe.precision, compiled=recipe.compile)
         setting = setting_of(recipe, device)
         ensemble = self.weights.ensemble
-        logs = ensemble.log_seconds(table, setting, _context(table) if self.with_cross else None)
+        logs = ensemble.log_seconds(table, setting, table.context if self.with_cross else None)
         return _Timed(
             table=table,
             setting=setting,
@@ -162,10 +161,6 @@ def _strange(card: Mapping[str, Any], workload: Workload, device: Device) -> str
     known = "single operators" if set(modes) == {"alone"} else f"no {mode} steps"
     only = "only single operators were" if known == "single operators" else f"{known} were"
     return f"{only} measured on {device.id}: other devices stand for the rest"
-
-
-def _context(table: OpTable) -> Context:
-    return context_of(table.row, table.edge_src, table.edge_dst, np.ones(len(table.row)))
 
 
 @functools.cache

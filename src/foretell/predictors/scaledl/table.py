@@ -12,8 +12,10 @@ from foretell.graph.graph import Floats, Graph, Ints, Kinds
 from foretell.graph.ops import DType, OpClass
 from foretell.predictors.analytic.fusion import fused_bytes
 from foretell.predictors.analytic.rates import GROUP_INDEX, groups_of
-from foretell.predictors.scaledl.kernels import Kernels, kernels_of
+from foretell.predictors.scaledl.context import Context, context_of
+from foretell.predictors.scaledl.kernels import kernels_of
 from foretell.predictors.scaledl.shapes import SHAPE_NAMES, shape_rows
+from foretell.predictors.scaledl.wiring import Wiring, wiring_of
 
 UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "fp8", "vector")
 """What an operator computes on: matrix units in a number format, or vector units."""
@@ -41,18 +43,22 @@ class OpTable:
     """[rows, COLUMNS]."""
     row: Ints
     """Which row each kernel of the step is, in execution order."""
-    op: Ints
-    """Which operator of the step each kernel belongs to."""
-    edge_src: Ints
-    edge_dst: Ints
-    """Edges between kernels."""
+    wiring: Wiring
 
     def __len__(self) -> int:
         return len(self.group)
 
     def by_op(self, per_kernel: Floats, operators: int) -> Floats:
         """Sums over the kernels of each operator."""
-        return np.bincount(self.op, per_kernel, operators).astype(np.float64)
+        return np.bincount(self.wiring.op, per_kernel, operators).astype(np.float64)
+
+    @property
+    def context(self) -> Context:
+        """Who is next to whom."""
+        wiring = self.wiring
+        if self.row is wiring.kernel:
+            return wiring.context
+        return context_of(self.row, wiring.edge_src, wiring.edge_dst, np.ones(len(self.row)))
 
 
 def table_of(step: Graph, precision: str, *, compiled: bool) -> OpTable:
@@ -66,11 +72,11 @@ def table_of(step: Graph, precision: str, *, compiled: bool) -> OpTable:
     launches = np.where(sequential, np.maximum(batch, 1), 1.0)
     # Multi-tensor optimizers launch once for many parameters.
     launches[group == GROUP_INDEX["optimizer"]] = _OPTIMIZER_LAUNCHES
-    kernel, op, source, target = _spread(step, kernels)
+    wiring = wiring_of(step)
     extra = np.zeros((len(kernels), len(EXTRA_NAMES)))
-    row, chosen = kernel, np.arange(len(kernels))
+    row, chosen = wiring.kernel, np.arange(len(kernels))
     if compiled:
-        row, chosen, nbytes, leads, extra = _fused(step, kernel, op, nbytes)
+        row, chosen, nbytes, leads, extra = _fused(step, wiring, nbytes)
         launches = launches[chosen] * leads
     return OpTable(
         group=group[chosen],
@@ -82,35 +88,15 @@ def table_of(step: Graph, precision: str, *, compiled: bool) -> OpTable:
         launches=launches,
         shape=np.concatenate([shape_rows(step.kinds)[chosen], extra], 1),
         row=row,
-        op=op,
-        edge_src=source,
-        edge_dst=target,
+        wiring=wiring,
     )
 
 
-def _spread(step: Graph, kernels: Kernels) -> tuple[Ints, Ints, Ints, Ints]:
-    """Kernel and operator of each kernel that runs, in execution order, and edges between them."""
-    second = kernels.second[step.op_kind]
-    twice = second >= 0
-    op = np.repeat(np.arange(len(step)), 1 + twice)
-    at = np.cumsum(1 + twice) - 1 - twice
-    kernel = kernels.first[step.op_kind][op]
-    kernel[at[twice] + 1] = second[twice]
-    sources, targets = [], []
-    for from_second in (False, True):
-        for to_second in (False, True):
-            kept = (twice[step.edge_src] | (not from_second)) & (
-                twice[step.edge_dst] | (not to_second)
-            )
-            sources.append(at[step.edge_src[kept]] + from_second)
-            targets.append(at[step.edge_dst[kept]] + to_second)
-    return kernel, op, np.concatenate(sources), np.concatenate(targets)
-
-
 def _fused(
-    step: Graph, kernel: Ints, op: Ints, nbytes: Floats
+    step: Graph, wiring: Wiring, nbytes: Floats
 ) -> tuple[Ints, Ints, Floats, Floats, Floats]:
     """Rows when compiled: of each kernel that runs, then kernel, bytes, launches, EXTRA_NAMES."""
+    kernel, op = wiring.kernel, wiring.op
     moved, launched = fused_bytes(step)
     whole = (step.kind_bytes_read + step.kind_bytes_written)[step.op_kind]
     own = np.where(moved < whole, moved, np.inf)[op]
