@@ -40,16 +40,22 @@ def main() -> None:
     graph = graph_of("timm:resnet50")
     cluster = parse_cluster("a100-80gb")
     print(f"rescaling: {1e3 * _median(lambda i: graph.at(i + 2).kind_flops):.3f} ms")
-    one = _median(lambda i: predictor().predict(Workload(graph, Recipe(batch=i + 1)), cluster))
-    print(f"one prediction in process: {1e3 * one:.2f} ms")
-    for devices in (1_024, 10_240):
-        print(f"a step on {devices:,} devices: {1e3 * _distributed_s(devices):.1f} ms")
-    with tempfile.TemporaryDirectory() as folder:
-        rate = _cases_per_second(Path(folder), run_cases)
-        print(f"cases over 50 graphs: {rate:.0f} a second")
+    for name in ("analytic", "scaledl"):
+        chosen = predictor(name)
+        started = time.perf_counter()
+        chosen.predict(Workload(graph, Recipe()), cluster)
+        print(f"{name}, first prediction: {1e3 * (time.perf_counter() - started):.1f} ms")
+        one = _median(lambda i: chosen.predict(Workload(graph, Recipe(batch=i + 1)), cluster))  # noqa: B023
+        print(f"{name}, one prediction in process: {1e3 * one:.2f} ms")
+        for devices in (1_024, 10_240):
+            took = _distributed_s(devices, name)
+            print(f"{name}, a step on {devices:,} devices: {1e3 * took:.1f} ms")
+        with tempfile.TemporaryDirectory() as folder:
+            rate = _cases_per_second(Path(folder), run_cases, name)
+            print(f"{name}, cases over 50 graphs: {rate:.0f} a second")
 
 
-def _distributed_s(devices: int) -> float:
+def _distributed_s(devices: int, name: str) -> float:
     """One forecast of a Llama-3-70B step with tp=8 and pp=8, a new batch each time."""
     from foretell.cluster import parse_cluster
     from foretell.graph import graph_of
@@ -63,18 +69,22 @@ def _distributed_s(devices: int) -> float:
         batch = 1 + i
         plan = {"tp": 8, "pp": 8, "zero": 1, "global_batch": batch * devices // 64 * 64}
         recipe = Recipe(precision="bf16", batch=batch, **plan)  # type: ignore[arg-type]
-        return predictor().predict(Workload(graph, recipe), cluster)
+        return predictor(name).predict(Workload(graph, recipe), cluster)
 
     forecast(1000)
     return _median(forecast, repeats=10)
 
 
-def _cases_per_second(folder: Path, run: Callable[[Path, Path], object]) -> float:
+def _cases_per_second(folder: Path, run: Callable[[Path, Path], object], name: str) -> float:
     models = [
         f"transformer:layers={2 + i % 10},hidden={128 * (1 + i // 10)},heads=4,seq=128,vocab=1000"
         for i in range(50)
     ]
-    lines = [json.dumps({"model": m, "batch": 1 + b}) for b in range(20) for m in models]
+    lines = [
+        json.dumps({"model": m, "batch": 1 + b, "predictor": name})
+        for b in range(20)
+        for m in models
+    ]
     (folder / "cases.jsonl").write_text("\n".join(lines))
     run(folder / "cases.jsonl", folder / "warm.jsonl")
     started = time.perf_counter()

@@ -147,7 +147,7 @@ def fit(
 
 
 def _plain(weights: Weights) -> dict[str, object]:
-    return {name: weights.card[name] for name in ("data", "fits", "errors", "spreads", "far_from")}
+    return {name: weights.card[name] for name in ("data", "fits", "errors", "spreads")}
 
 
 def _show(weights: Weights, out: Path) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from foretell.graph.graph import Floats, Ints
 from foretell.predictors.scaledl.corpus import Corpus
+from foretell.predictors.scaledl.domain import level_of
 from foretell.predictors.scaledl.setting import place_of
 
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 _COVER = 0.9
 _LEAST = 60
 """Judged steps that an interval of its own needs."""
-_FAR_QUANTILE = 0.5
-LEVELS = ("near", "far", "new-device")
+LEVELS = ("near", "far", "strange", "new-device")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,25 +65,23 @@ class Ledger:
 
 
 def spreads_of(ledger: Ledger) -> dict[str, Any]:
-    """`far_from` on, a step counts as far; `spreads` by level and place, "*" for other places."""
+    """Intervals by level and place, "*" for places with too few steps of their own."""
     level, place = np.array(ledger.level), np.array(ledger.place)
     log_off = np.log(ledger.measured_s / ledger.predicted_s)
     strange = level == "new-device"
-    new_family = ledger.novelty[level == "family"]
-    far_from = float(np.quantile(new_family, _FAR_QUANTILE)) if len(new_family) else 0.1
-    far = ledger.novelty >= far_from
-    kinds = {"near": ~strange & ~far, "far": ~strange & far, "new-device": strange}
+    like = np.array([level_of(n) for n in ledger.novelty])
+    kinds = {name: ~strange & (like == name) for name in LEVELS[:-1]} | {LEVELS[-1]: strange}
     found: dict[str, Mapping[str, tuple[float, float]]] = {}
     for name in LEVELS:
         rows = kinds[name]
-        if not rows.any():
-            rows = ~strange
+        if rows.sum() < _LEAST:  # rather all that was judged
+            rows = ~strange if name != "new-device" else np.ones(len(strange), dtype=np.bool_)
         found[name] = {"*": interval(log_off[rows])} | {
             str(p): interval(log_off[rows & (place == p)])
             for p in np.unique(place[rows])
             if (rows & (place == p)).sum() >= _LEAST
         }
-    return {"far_from": far_from, "spreads": found}
+    return {"spreads": found}
 
 
 def interval(log_off: Floats) -> tuple[float, float]:

@@ -36,8 +36,16 @@ _FLAGS = tuple(
 _WAYS = tuple(SETTING_NAMES.index(name) for name in ("train", "channels_last", "compile", "cpu"))
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 
+FAR_FROM, STRANGE_FROM = 0.01, 0.3
+"""Novelty from which on a step has the interval of far ones; and counts as out of domain."""
+
 Cells = np.ndarray
 """Unsigned 64-bit hashes."""
+
+
+def level_of(novelty: float) -> str:
+    """What interval a step of such novelty has."""
+    return "near" if novelty < FAR_FROM else "far" if novelty < STRANGE_FROM else "strange"
 
 
 def cells_of(table: OpTable, setting: Setting) -> Cells:

@@ -19,7 +19,7 @@ from foretell.predictors.assemble import Spread, Trust, assemble, slowest
 from foretell.predictors.forecast import Forecast
 from foretell.predictors.peaks import check_precision
 from foretell.predictors.protocol import Measurement
-from foretell.predictors.scaledl.domain import cells_of, newest_group, novelty
+from foretell.predictors.scaledl.domain import cells_of, level_of, newest_group, novelty
 from foretell.predictors.scaledl.setting import Setting, place_of, setting_of
 from foretell.predictors.scaledl.table import OpTable, table_of
 from foretell.predictors.scaledl.together import job_of
@@ -49,8 +49,8 @@ class ScaleDLPredictor:
         return cls(load_weights(path))
 
     def save(self, path: Path) -> None:
-        """Write the weights."""
-        save_weights(self.weights, path)
+        """Write the weights that are used."""
+        save_weights(self.weights if self.with_cross else self.weights.without_cross(), path)
 
     def fit(self, measurements: Iterable[Measurement]) -> ScaleDLPredictor:
         """Weights are fitted by 'foretell fit' and 'foretell adapt', not in passing."""
@@ -77,6 +77,8 @@ class ScaleDLPredictor:
         if level == "distributed":
             notes.append("no distributed job like this was measured: the timeline alone stands")
         spread = Spread(low=low, high=high)
+        if trust.notes:
+            spread = spread.or_wider(trust.spread)
         return run.stretched(float(np.exp(added))), Trust(spread=spread, notes=notes)
 
     def play(self, workload: Workload, cluster: Cluster) -> tuple[Placed, StepRun]:
@@ -109,9 +111,8 @@ class ScaleDLPredictor:
         cells = cells_of(timed.table, timed.setting)
         seconds = timed.row_s
         new = novelty(cells, seconds, self.weights.seen)
-        level, notes = "near", []
-        if new >= card["far_from"]:
-            level = "far"
+        level, notes = level_of(new), []
+        if level == "strange":
             group = newest_group(timed.table, cells, seconds, self.weights.seen)
             notes.append(
                 f"{new:.0%} of the step is in operators unlike those measured, most in {group}"

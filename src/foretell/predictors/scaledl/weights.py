@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,6 +38,11 @@ class Weights:
 
     def __len__(self) -> int:
         return len(self.ensemble.members)
+
+    def without_cross(self) -> Weights:
+        """The layer models alone."""
+        members = [dataclasses.replace(m, cross=None) for m in self.ensemble.members]
+        return dataclasses.replace(self, ensemble=Ensemble(members, self.ensemble.reference))
 
 
 def save_weights(weights: Weights, path: Path) -> None:
