@@ -8,16 +8,10 @@ from pathlib import Path
 
 from foretell.data import Record
 from foretell.data.importers import Tally, records_of
+from foretell.fit.sources import FOLDERS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-FOLDERS = {
-    "llm_foundry": "llm-foundry",
-    "mlperf": "mlperf_training",
-    "pollux": "pollux_osdi21",
-    "sia": "sia_sosp23",
-}
-"""Sources whose folder has another name."""
 
 
 def data_directory() -> Path | None:

@@ -167,6 +167,7 @@ def test_benchmark_prints_the_card_and_judges_measurements(weights: Path, tmp_pa
         (["fit", "--out", "weights.json"], ".safetensors"),
         (["fit", "--parts", "timm-trian"], "timm-train"),
         (["fit", "--members", "1"], "2 or more"),
+        (["fit", "--epochs", "0"], "1 or more"),
         (["adapt", "--device", "x", "--measurements", "/nowhere"], "neither a store"),
         (["benchmark", "--predictor", "analytic"], "--measurements"),
         (["predict", "timm:resnet18", "--predictor", "nothing.safetensors"], "nothing.safetensors"),
@@ -179,6 +180,16 @@ def test_bad_input_is_one_sentence(
     said = capsys.readouterr().err
     assert words in said
     assert "Traceback" not in said
+
+
+def test_what_language_models_teach_says_nothing_of_convolutions() -> None:
+    """Published jobs on the A100 are all of language models: a ResNet keeps its timeline."""
+    workload, cluster = _asked("timm:resnet50", batch=64, cluster="8xa100-80gb")
+    shipped = ScaleDLPredictor.shipped()
+    forecast = shipped.predict(workload, cluster)
+    _, run = shipped.play(workload, cluster)
+    assert forecast.step_time_s.value == pytest.approx(run.step_s, rel=0.05)
+    assert any("no distributed job like this" in note for note in forecast.notes)
 
 
 def test_damaged_weights_are_refused(weights: Path, tmp_path: Path) -> None:

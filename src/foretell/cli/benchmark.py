@@ -102,6 +102,9 @@ def _compare(
     from foretell.fit.compare import compare
 
     records = [r for place in places for r in measurements_in(place)]
+    if not records:
+        shown = ", ".join(map(str, places))
+        raise InputError(f"--measurements {shown}: there are none; 'foretell measure' makes some")
     if limit is not None and limit < 1:
         raise InputError(f"--limit {limit} judges nothing: give 1 or more")
     if limit:

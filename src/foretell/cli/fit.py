@@ -124,6 +124,8 @@ def fit(
             raise UnknownNameError("part", name, PARTS, f"use some of {', '.join(PARTS)}")
     if members < 2:
         raise InputError(f"--members {members} leaves nothing to judge with: use 2 or more")
+    if epochs < 1:
+        raise InputError(f"--epochs {epochs} fits nothing: use 1 or more")
     plan = Plan(
         data=data_directory(data),
         work=out.with_suffix(".parts"),

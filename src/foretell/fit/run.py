@@ -15,6 +15,7 @@ import numpy as np
 
 from foretell._version import __version__
 from foretell.data.importers import source
+from foretell.errors import InputError
 from foretell.fit.corpora import cached_corpus
 from foretell.fit.jobs import JOB_SOURCES, held_out, learned, measured_jobs
 from foretell.fit.members import (
@@ -26,6 +27,7 @@ from foretell.fit.members import (
     summary,
 )
 from foretell.fit.sources import PARTS
+from foretell.fit.splits import is_model
 from foretell.fit.spreads import Ledger, interval, spreads_of
 from foretell.graph.graph import Floats
 from foretell.predictors.analytic.rates import GROUPS
@@ -92,6 +94,11 @@ def _share_of(name: str, tell: Tell) -> Callable[[int, int], None]:
 def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
     """Weights, and every judged step."""
     corpus, about = read_parts(plan, tell)
+    if not is_model(corpus).any():
+        raise InputError(
+            f"parts {', '.join(plan.parts)} have single operators only, nothing to judge by: "
+            "add timm-train or timm-infer"
+        )
     fold, whole = fold_of_steps(corpus, plan.members, plan.effort.seed)
     work = plan.work / _digest(plan, corpus)
     members, known, fits = [], [], {}

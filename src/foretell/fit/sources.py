@@ -13,7 +13,7 @@ from foretell.data import Record
 from foretell.data.importers import records_of
 from foretell.errors import InputError
 
-_FOLDERS = {
+FOLDERS = {
     "llm_foundry": "llm-foundry",
     "mlperf": "mlperf_training",
     "pollux": "pollux_osdi21",
@@ -37,7 +37,7 @@ def data_directory(given: Path | None = None) -> Path:
 
 def folder_of(source: str, data: Path) -> Path:
     """The folder of one source."""
-    return data / _FOLDERS.get(source, source)
+    return data / FOLDERS.get(source, source)
 
 
 @dataclass(frozen=True)

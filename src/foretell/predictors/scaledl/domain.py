@@ -54,7 +54,7 @@ def cells_of(table: OpTable, setting: Setting) -> Cells:
 
 
 def cells_of_corpus(corpus: Corpus, rows: Ints) -> tuple[Cells, Floats, Ints]:
-    """(cell, seconds at most, which of `rows`) of the kernels of steps."""
+    """(cell, count, which of `rows`) of the kernels of steps."""
     op, count, owner = slices(corpus, rows)
     features = np.array([s.features for s in corpus.settings])[corpus.setting[rows]][owner]
     cells = _cells(corpus.shape[op], corpus.group[op], corpus.unit[op], features)

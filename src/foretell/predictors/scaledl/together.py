@@ -6,12 +6,13 @@ that were measured: without evidence nothing is corrected.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from foretell.graph.graph import Floats
+from foretell.graph.ops import OpClass
 from foretell.parallel import Placed, StepRun
 
 JOB_NAMES = (
@@ -32,12 +33,18 @@ JOB_NAMES = (
     "recomputes",
     "offloads",
     "half",
+    "convolution",
 )
 """What a job looks like; logarithms to the base of two."""
-_SCALE = np.array([2, 1, 1, 1, 2, 2, 3, 3, 3, 0.3, 0.3, 0.5, 0.2, 1, 0.5, 0.5, 0.5], dtype=float)
-"""How far apart jobs may be, number by number, and still be alike."""
+_SCALE = np.array(
+    [2, 1, 1, 1, 2, 2, 3, 3, 3, 0.3, 0.3, 0.5, 0.2, 1, 0.5, 0.5, 0.5, 0.05], dtype=float
+)
+"""How far apart jobs may be, number by number, and still be alike.
 
-_LENGTHS: Sequence[float] = (0.5, 1.0, 2.0, 4.0, 8.0)
+Networks with and without convolutions never are.
+"""
+
+_LENGTHS: Sequence[float] = (0.5, 1.0, 2.0, 4.0)
 _NOISE: Sequence[float] = (1e-4, 1e-3, 1e-2, 0.1)
 _MOST_TUNED = 600
 
@@ -64,6 +71,7 @@ def job_of(placed: Placed, run: StepRun) -> Floats:
         float(recipe.recompute != "none"),
         float(recipe.offload_optimizer),
         float(recipe.precision not in ("fp32", "tf32")),
+        float(run.op_s[placed.local.step.op_class == OpClass.CONV].sum() / run.op_s.sum()),
     ]
     scaled: Floats = np.array(values, dtype=np.float64) / _SCALE
     return scaled
@@ -121,7 +129,3 @@ def _best(at: Floats, off: Floats) -> tuple[float, float, float]:
             if error < least:
                 best, least = (length, size, share * size), error
     return best
-
-
-Families = Mapping[str, Jobs]
-"""By device family."""
