@@ -22,7 +22,7 @@ from foretell.graph.graph import Floats, Ints
 from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.scaledl.corpus import Corpus, slices
 from foretell.predictors.scaledl.cross import batch_of
-from foretell.predictors.scaledl.setting import place_of
+from foretell.predictors.scaledl.setting import FIRST_UNIT, place_of
 from foretell.predictors.scaledl.table import UNITS
 
 _GRID = [(rate, leaves) for rate in (0.05, 0.1) for leaves in (15, 31, 63)]
@@ -33,7 +33,7 @@ def ideal_parts(corpus: Corpus, rows: Ints) -> tuple[Floats, Floats, Ints]:
     """Seconds at peak and at full bandwidth of every kernel's runs, and whose they are."""
     op, count, owner = slices(corpus, rows)
     spec = np.array([s.spec for s in corpus.settings])[corpus.setting[rows]][owner]
-    peak = np.take_along_axis(spec[:, 3:], corpus.unit[op][:, None], 1)[:, 0]
+    peak = np.take_along_axis(spec[:, FIRST_UNIT:], corpus.unit[op][:, None], 1)[:, 0]
     return (
         corpus.flops[op] * count / np.exp(peak),
         corpus.nbytes[op] * count / np.exp(spec[:, 0]),

@@ -74,7 +74,9 @@ def fit(
     workers: Annotated[
         int,
         typer.Option(
-            parser=whole_number, help="Processes that capture graphs.", rich_help_panel=_EFFORT
+            parser=whole_number,
+            help="Processes that capture graphs and fit.",
+            rich_help_panel=_EFFORT,
         ),
     ] = 2,
     seed: Annotated[int, typer.Option(parser=whole_number, help="For what chance decides.")] = 0,

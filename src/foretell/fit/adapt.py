@@ -70,7 +70,7 @@ def _made(weights: Weights, corpus: Corpus, device: str, rows: Ints) -> Weights:
 def _fitted(member: Member, corpus: Corpus, device: str, rows: Ints) -> tuple[Member, float]:
     """One member that knows the device, and the logarithm its times are longer by."""
     trained = trained_of(_knowing(member, device))
-    block = Block.of(corpus, trained.devices, trained.names)
+    block = Block.of(corpus, trained.devices, trained.names, trained.known)
     # All steps are on this device: no other row of the embedding has a gradient.
     embedding, place = trained.model.device.weight, trained.devices[device]
     start = embedding.detach()[place].clone()
@@ -113,13 +113,15 @@ def trained_of(member: Member) -> Trained:
         Sizes(
             names=len(w["name.weight"]) - 1,
             devices=len(w["device.weight"]) - 1,
+            known=len(member.known.keys),
             hidden=len(w["first.bias"]),
             group_width=w["group.weight"].shape[1],
             name_width=w["name.weight"].shape[1],
             device_width=w["device.weight"].shape[1],
         )
     )
-    model.load_state_dict(_tensors(w))
+    apart = np.concatenate([[0.0], member.known.values])[:, None]
+    model.load_state_dict(_tensors({**w, "known.weight": apart}))
     cross = None
     if member.cross is not None:
         cross = CrossLayer(len(w["first.bias"]), len(member.cross["enter.bias"]))
@@ -129,7 +131,7 @@ def trained_of(member: Member) -> Trained:
         }
         cross.load_state_dict(_tensors(messages))
         cross.requires_grad_(False)
-    return Trained(model.eval(), cross, dict(member.devices), dict(member.names))
+    return Trained(model.eval(), cross, dict(member.devices), dict(member.names), member.known.keys)
 
 
 def _tensors(weights: Mapping[str, Floats]) -> dict[str, Tensor]:

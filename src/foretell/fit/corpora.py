@@ -20,7 +20,7 @@ from foretell.predictors.scaledl.corpus import Corpus, CorpusBuilder, joined
 from foretell.predictors.scaledl.setting import make_setting
 from foretell.predictors.scaledl.table import COLUMNS, UNITS, OpTable, table_of
 
-FORMAT = 1
+FORMAT = 2
 _MODELS_PER_TASK = 40
 _FEW = 200
 """Records that are not worth starting processes for."""
@@ -101,7 +101,12 @@ def add_step(builder: CorpusBuilder, step: Step) -> None:
         torch_version=recipe.torch_version,
         alone=record.kind == "operator",
     )
-    table = table_of(workload.step, recipe.precision, compiled=recipe.compile)
+    table = table_of(
+        workload.step,
+        recipe.precision,
+        compiled=recipe.compile,
+        on_cpu=step.device.vendor == "cpu",
+    )
     builder.add(
         _without_tf32(table) if record.source in _TF32_OFF else table,
         np.ones(len(workload.step)),

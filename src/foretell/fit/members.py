@@ -18,7 +18,7 @@ from foretell.fit.splits import folds, half_by_family, is_model
 from foretell.graph.graph import Floats, Ints
 from foretell.predictors.scaledl.corpus import Corpus
 from foretell.predictors.scaledl.domain import cells_of_corpus, unseen
-from foretell.predictors.scaledl.numbers import Ensemble, Member
+from foretell.predictors.scaledl.numbers import Ensemble, Known, Member
 from foretell.predictors.scaledl.train import Effort, Trained, references, train_layers
 from foretell.predictors.scaledl.weights import Weights, load_weights, save_weights
 
@@ -26,6 +26,8 @@ Tell = Callable[[str, float], None]
 """What is being fitted, and how much of it is done."""
 _LEAST_ROWS = 300
 """Steps of whole models that make leaving a device out worth it."""
+_LEAST_APART = 0.01
+"""Logarithm by which a kernel must differ from its like to be kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,22 +53,21 @@ def devices_to_leave_out(corpus: Corpus) -> list[str]:
     return [str(n) for n, c in zip(names, counts, strict=True) if c >= _LEAST_ROWS]
 
 
-def fitted_without(
-    corpus: Corpus, held: np.ndarray, effort: Effort, kept: Path, tell: Tell
-) -> tuple[Member, Judged, dict[str, float]]:
-    """A member fitted to all steps but those held, and its judgement of them; kept in two files."""
-    name, weights = kept.name, kept.with_suffix(".safetensors")
-    judged = kept.with_suffix(".npz")
-    if not (weights.exists() and judged.exists()):
-        _fit(corpus, held, effort, kept, tell)
-    tell(name, 1.0)
-    loaded = load_weights(weights)
-    with np.load(judged, allow_pickle=False) as file:
+def is_kept(kept: Path) -> bool:
+    """Whether both files of a fit are there."""
+    return all(kept.with_suffix(end).exists() for end in (".safetensors", ".npz"))
+
+
+def read_kept(kept: Path) -> tuple[Member, Judged, dict[str, float]]:
+    """A member, its judgement of the steps it never saw, and how it was fitted."""
+    loaded = load_weights(kept.with_suffix(".safetensors"))
+    with np.load(kept.with_suffix(".npz"), allow_pickle=False) as file:
         found = Judged(file["row"], file["predicted_s"], file["novelty"])
     return loaded.ensemble.members[0], found, dict(loaded.card["fit"])
 
 
-def _fit(corpus: Corpus, held: np.ndarray, effort: Effort, kept: Path, tell: Tell) -> None:
+def fit_without(corpus: Corpus, held: np.ndarray, effort: Effort, kept: Path, tell: Tell) -> None:
+    """Fit a member to all steps but those held, and let it judge them; kept in two files."""
     rows, out = np.flatnonzero(~held), np.flatnonzero(held)
     started = time.monotonic()
     errors: list[float] = []
@@ -112,13 +113,16 @@ def seen_cells(corpus: Corpus, rows: Ints) -> np.ndarray:
 def member_of(trained: Trained) -> Member:
     """What prediction needs of a trained model."""
     layers = {n: v.double().numpy() for n, v in trained.model.state_dict().items()}
+    apart = layers.pop("known.weight")[1:, 0]
+    worth = np.abs(apart) >= _LEAST_APART
     cross = None
     if trained.cross is not None:
         cross = {
             n.removesuffix(".lin_l.weight"): v.double().numpy()
             for n, v in trained.cross.state_dict().items()
         }
-    return Member(layers, cross, trained.devices, trained.names)
+    known = Known(trained.known[worth], apart[worth])
+    return Member(layers, cross, trained.devices, trained.names, known)
 
 
 def summary(ratio: Floats) -> dict[str, float]:

@@ -21,11 +21,12 @@ from foretell.fit.jobs import JOB_SOURCES, held_out, learned, measured_jobs
 from foretell.fit.members import (
     Judged,
     devices_to_leave_out,
-    fitted_without,
     fold_of_steps,
+    read_kept,
     seen_cells,
     summary,
 )
+from foretell.fit.side_by_side import Task, fit_all
 from foretell.fit.sources import PARTS
 from foretell.fit.splits import is_model
 from foretell.fit.spreads import Ledger, interval, spreads_of
@@ -101,22 +102,23 @@ def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
         )
     fold, whole = fold_of_steps(corpus, plan.members, plan.effort.seed)
     work = plan.work / _digest(plan, corpus)
-    members, known, fits = [], [], {}
-    for number in range(plan.members):
-        effort = dataclasses.replace(plan.effort, seed=plan.effort.seed + number)
-        place = work / f"member-{number}"
-        member, judged, fits[place.name] = fitted_without(
-            corpus, fold == number, effort, place, tell
+    tasks = [
+        Task(
+            fold == number,
+            dataclasses.replace(plan.effort, seed=plan.effort.seed + number),
+            work / f"member-{number}",
         )
-        members.append(member)
-        known.append(judged)
-    strangers = []
+        for number in range(plan.members)
+    ]
     shorter = dataclasses.replace(plan.effort, epochs=max(1, plan.effort.epochs // 2))
-    for device in devices_to_leave_out(corpus) if plan.devices_out else ():
-        held = _of_device(corpus, device)
-        place = work / f"without-{device}"
-        _, judged, fits[place.name] = fitted_without(corpus, held, shorter, place, tell)
-        strangers.append(judged)
+    away = [
+        Task(_of_device(corpus, device), shorter, work / f"without-{device}")
+        for device in (devices_to_leave_out(corpus) if plan.devices_out else ())
+    ]
+    fit_all(corpus, [*tasks, *away], plan.workers, tell)
+    members, known, _ = zip(*(read_kept(task.kept) for task in tasks), strict=True)
+    strangers = [read_kept(task.kept)[1] for task in away]
+    fits = {task.kept.name: read_kept(task.kept)[2] for task in (*tasks, *away)}
     ledger = Ledger.of(corpus, _together(known), whole, _together(strangers))
     card = {
         "version": __version__,
@@ -124,13 +126,13 @@ def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
         "data": about,
         "fits": fits,
         "effort": dataclasses.asdict(plan.effort),
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory_bytes": _peak_bytes(plan.workers),
         "errors": ledger.table(summary),
         "groups": _groups(corpus),
         **spreads_of(ledger),
     }
     weights = Weights(
-        Ensemble(members, references()), card, seen_cells(corpus, np.arange(len(corpus)))
+        Ensemble(list(members), references()), card, seen_cells(corpus, np.arange(len(corpus)))
     )
     return _with_jobs(weights, plan, tell), ledger
 
@@ -163,6 +165,15 @@ def _alike(values: Floats, source_of: np.ndarray) -> Floats:
     draw = np.random.default_rng(0)
     parts = [draw.choice(values[source_of == name], _DRAWN) for name in np.unique(source_of)]
     return np.concatenate(parts)
+
+
+def _peak_bytes(workers: int) -> int:
+    """At most what this process and its largest children held together."""
+    own, child = (
+        resource.getrusage(who).ru_maxrss * 1024
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    return own + workers * child
 
 
 def _digest(plan: Plan, corpus: Corpus) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from collections import defaultdict
@@ -22,6 +23,9 @@ FOLDERS = {
 """Sources whose folder has another name."""
 _PER_TABLE = 150
 """Operators kept of one kind on one device in one number format."""
+_PIPEDREAM = "v100-16gb"
+"""PipeDream does not name its GPU; 3x3 convolutions in fp32 at 17 to 21 TFLOP/s, which Winograd's
+method allows on 15.7, point to this one of those its authors used."""
 
 
 def data_directory(given: Path | None = None) -> Path:
@@ -65,11 +69,16 @@ def _timm(mode: str) -> Callable[[Path], Iterator[Record]]:
     return read
 
 
-def _operators(source: str, inside: str = "") -> Callable[[Path], Iterator[Record]]:
+def _operators(
+    source: str, inside: str = "", device: str = ""
+) -> Callable[[Path], Iterator[Record]]:
+    """Single operators; `device` is what ran those that do not say."""
+
     def read(data: Path) -> Iterator[Record]:
         found = records_of(source, folder_of(source, data))
-        single = (r for r in found if r.kind == "operator" and r.device and inside in r.origin)
-        return _some_of_each(r for r in single if r.model.startswith("op:"))
+        single = (r for r in found if r.kind == "operator" and inside in r.origin)
+        named = (r if r.device else dataclasses.replace(r, device=device) for r in single)
+        return _some_of_each(r for r in named if r.device and r.model.startswith("op:"))
 
     return read
 
@@ -98,6 +107,7 @@ PARTS: Mapping[str, Part] = {
         Part("neusight", "single operators in fp32", _operators("neusight", "/train/")),
         Part("aiconfigurator", "matrix products in fp16 to fp8", _operators("aiconfigurator")),
         Part("vidur", "operators of language models in fp16", _operators("vidur")),
+        Part("pipedream", "layers in training in fp32", _operators("pipedream", device=_PIPEDREAM)),
     )
 }
 """What can be fitted to, by name."""

@@ -45,7 +45,10 @@ class Kinds:
     gemm_power: Ints
     """[kinds, 4] powers of the batch that go with `gemm`."""
     attrs: Ints
-    """[kinds, 5] stride, groups, dilation, transposed, causal."""
+    """[kinds, 5] stride, groups, dilation, transposed, causal.
+
+    Of a resampling, "transposed" says that its input does not lie in memory in the usual order.
+    """
     tensor_start: Ints
     """[kinds + 1] offsets into the tensor columns; inputs come before outputs."""
     tensor_is_output: Bools

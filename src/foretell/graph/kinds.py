@@ -67,6 +67,8 @@ def attributes(name: str, args: tuple[Any, ...]) -> dict[str, Any]:
     if name.startswith(("max_pool", "avg_pool")) and not name.endswith("backward"):
         stride = args[2] if len(args) > 2 and args[2] else args[1]
         return {"stride": int(stride[0])}
+    if name in ("upsample_bilinear2d", "upsample_bicubic2d"):
+        return {"transposed": not args[0].is_contiguous()}
     return {}
 
 

@@ -15,11 +15,19 @@ from foretell.cluster import device
 from foretell.fit.members import member_of
 from foretell.predictors.scaledl.corpus import CorpusBuilder
 from foretell.predictors.scaledl.cross import ContextBatch, CrossLayer, RoundBatch
+from foretell.predictors.scaledl.known import keys_of, keys_of_corpus, shared_keys
 from foretell.predictors.scaledl.layers import LayerModel, Sizes
 from foretell.predictors.scaledl.numbers import Ensemble
-from foretell.predictors.scaledl.setting import Setting, make_setting
+from foretell.predictors.scaledl.setting import SETTING_NAMES, Setting, make_setting
 from foretell.predictors.scaledl.table import table_of
-from foretell.predictors.scaledl.train import Block, Effort, Trained, references, train_layers
+from foretell.predictors.scaledl.train import (
+    NOTHING,
+    Block,
+    Effort,
+    Trained,
+    references,
+    train_layers,
+)
 
 MODELS = (
     "timm:resnet10t",
@@ -30,10 +38,10 @@ MODELS = (
 PLACES = {"rtx3090": 1, "rtx4090": 2}
 
 
-def anything_learned(seed: int) -> LayerModel:
+def anything_learned(seed: int, known: int = 0) -> LayerModel:
     """A model with random weights, as wild as training could leave them."""
     torch.manual_seed(seed)
-    model = LayerModel(Sizes(names=5, devices=2))
+    model = LayerModel(Sizes(names=5, devices=2, known=known))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.2)
@@ -43,9 +51,11 @@ def anything_learned(seed: int) -> LayerModel:
 NAMES = {"convolution": 1, "mm": 2, "addmm": 3, "relu": 4, "add": 5}
 
 
-def ensemble_of(model: LayerModel, cross: CrossLayer | None = None) -> Ensemble:
+def ensemble_of(
+    model: LayerModel, cross: CrossLayer | None = None, known: np.ndarray = NOTHING
+) -> Ensemble:
     """Twice the same member: the members must not disturb each other."""
-    member = member_of(Trained(model, cross, PLACES, NAMES))
+    member = member_of(Trained(model, cross, PLACES, NAMES, known))
     return Ensemble([member, member], references())
 
 
@@ -80,16 +90,17 @@ def test_more_work_never_takes_less_time(seed: int, model: str, batch: int, more
 @given(
     seed=st.integers(0, 1000),
     model=st.sampled_from(MODELS),
-    what=st.sampled_from(["memory_bandwidth_bytes_per_s", "peak_flops_per_s", "l2_bytes"]),
+    what=st.sampled_from(
+        ["memory_bandwidth_bytes_per_s", "peak_flops_per_s", "matrix units", "l2_bytes", "tdp_w"]
+    ),
     factor=st.floats(1.01, 8.0),
 )
 def test_a_faster_device_is_never_slower(seed: int, model: str, what: str, factor: float) -> None:
     learned, slow = anything_learned(seed), device("rtx3090")
-    if what == "peak_flops_per_s":
+    if what in ("peak_flops_per_s", "matrix units"):
         peaks = {name: rate * factor for name, rate in slow.peak_flops_per_s.items()}
-        fast = dataclasses.replace(
-            slow, peak_flops_per_s=peaks, vector_flops_per_s=slow.vector_flops_per_s * factor
-        )
+        vector = slow.vector_flops_per_s * (1 if what == "matrix units" else factor)
+        fast = dataclasses.replace(slow, peak_flops_per_s=peaks, vector_flops_per_s=vector)
     else:
         fast = dataclasses.replace(slow, **{what: int(getattr(slow, what) * factor)})
     case = Case(model=model, batch=16, cluster="rtx3090")
@@ -99,7 +110,6 @@ def test_a_faster_device_is_never_slower(seed: int, model: str, what: str, facto
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_numbers_agree_with_torch(compiled: bool) -> None:
-    learned = anything_learned(3)
     case = Case(model=MODELS[1], batch=8, cluster="rtx4090", compile=compiled, precision="amp-fp16")
     workload, cluster = workload_of(case)
     step = workload.step
@@ -108,8 +118,10 @@ def test_numbers_agree_with_torch(compiled: bool) -> None:
     builder = CorpusBuilder()
     builder.add(table, np.ones(len(step)), setting, 1.0, key="a", label="a")
     corpus = builder.build()
-    ensemble = ensemble_of(learned)
-    block = Block.of(corpus, PLACES, NAMES)
+    known = np.unique(keys_of_corpus(corpus))[::2]
+    learned = anything_learned(3, known=len(known))
+    ensemble = ensemble_of(learned, known=known)
+    block = Block.of(corpus, PLACES, NAMES, known)
     with torch.no_grad():
         log_s, _ = block.predict(learned, np.array([0]))
     op_s = ensemble.row_seconds(table, setting)[1][table.row].sum()
@@ -172,9 +184,8 @@ def test_surroundings_agree_with_torch_operator_by_operator() -> None:
     builder = CorpusBuilder()
     builder.add(table, np.ones(len(step)), setting, 1.0, key="a", label="a")
     block = Block.of(builder.build(), PLACES, NAMES)
-    rows = torch.from_numpy(table.row)
     with torch.no_grad():
-        hidden = learned.hidden(block.operators(rows, torch.zeros(kernels, dtype=torch.long)))
+        hidden = learned.hidden(block.operators(table.row, torch.zeros(kernels, dtype=torch.long)))
         theirs = cross(hidden, batch)
     assert ours == pytest.approx(theirs.double().numpy(), abs=1e-4)
 
@@ -192,3 +203,29 @@ def test_untrained_surroundings_change_nothing() -> None:
         within, change = block.predict(learned, np.array([0]), cross=CrossLayer(96))
     assert float(change) == 0.0
     assert float(within) == pytest.approx(float(without), rel=1e-5)
+
+
+def test_a_kernel_is_told_apart_when_three_models_have_it() -> None:
+    builder = CorpusBuilder()
+    workload, cluster = workload_of(Case(model=MODELS[0], batch=4, cluster="rtx3090"))
+    table = table_of(workload.step, "fp32", compiled=False)
+    here, elsewhere = (
+        make_setting(cluster.devices[0], mode="train", channels_last=last) for last in (False, True)
+    )
+    for number in range(3):
+        count = np.ones(len(workload.step))
+        builder.add(table, count, here, 1.0, key=f"model {number}", label="")
+    corpus = builder.build()
+    keys = keys_of_corpus(corpus)
+    assert set(shared_keys(corpus, np.arange(3), keys)) == set(keys_of(table, here))
+    assert not len(shared_keys(corpus, np.arange(2), keys))
+    assert not set(keys_of(table, here)) & set(keys_of(table, elsewhere))
+
+
+def test_a_version_between_two_measured_ones_is_some_of_each() -> None:
+    features = make_setting(device("rtx3090"), mode="train", torch_version="2.6").features
+    last = dict(zip(SETTING_NAMES, features, strict=True))
+    assert last["torch_2_4"] == pytest.approx(0.6)
+    assert last["torch_2_9"] == pytest.approx(0.4)
+    newer = make_setting(device("rtx3090"), mode="train", torch_version="2.13").features
+    assert dict(zip(SETTING_NAMES, newer, strict=True))["torch_2_9"] == 1.0

@@ -208,11 +208,21 @@ def joined(corpora: Sequence[Corpus]) -> Corpus:
     )
 
 
-def slices(corpus: Corpus, rows: Sequence[int] | Ints) -> tuple[Ints, Floats, Ints]:
-    """(operator, count, which of `rows`) of several steps, flat."""
+def owners(corpus: Corpus) -> Ints:
+    """The step of every entry of `op` and `count`."""
+    return np.repeat(np.arange(len(corpus)), np.diff(corpus.start))
+
+
+def entries(corpus: Corpus, rows: Sequence[int] | Ints) -> tuple[Ints, Ints]:
+    """(entry of `op` and `count`, which of `rows`) of several steps, flat."""
     rows = np.asarray(rows)
     lengths = corpus.start[rows + 1] - corpus.start[rows]
     owner = np.repeat(np.arange(len(rows)), lengths)
     first = np.repeat(corpus.start[rows] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
-    at = first + np.arange(len(owner))
+    return first + np.arange(len(owner)), owner
+
+
+def slices(corpus: Corpus, rows: Sequence[int] | Ints) -> tuple[Ints, Floats, Ints]:
+    """(operator, count, which of `rows`) of several steps, flat."""
+    at, owner = entries(corpus, rows)
     return corpus.op[at], corpus.count[at], owner

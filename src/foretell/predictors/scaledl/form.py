@@ -26,6 +26,8 @@ OUTPUTS = (
     "share_memory",
     "rho_compute",
     "rho_memory",
+    "share_processors",
+    "share_power",
 )
 """What the network says of an operator."""
 START = {
@@ -34,7 +36,18 @@ START = {
     "waves": -1.0,
     "rho_compute": -2.0,
     "rho_memory": -2.0,
+    "cache": 2.0,
+    "share_processors": 2.5,
 }
-"""Where it starts, unless at zero."""
+"""Where it starts, unless at zero.
+
+Devices that were measured are few: what their caches, matrix units and power limits do to an
+operator starts where it holds on most of them, and moves only as far as the data say.
+"""
+USUAL_MATRIX_LEAD = math.log(2.0)
+"""Of matrix units over vector units, that an operator uses wherever there is more."""
+USUAL_LOG_WATTS = math.log(3.4)
+"""Per processor: with less a device does not keep its clock."""
+POWER_SHARPNESS = 4.0
 MOST_CORRECTION = 1.5
 """Logarithm by which an operator's surroundings may change its time."""

@@ -1,12 +1,14 @@
 """The layer model as a torch module: a roofline whose efficiencies a small network learns.
 
+    peak    = the unit's, less a share of its lead over the vector units and of what power allows
     compute = FLOPs / peak x e^a x (1 + e^h / waves)^alpha x (1 + e^g us / (FLOPs / peak))^beta
     memory  = bytes / bandwidth x e^b x (1 + e^f us / (bytes / bandwidth))^gamma / cache gain
-    time    = launches x overhead x e^o + (compute^p + memory^p)^(1/p)
+    time    = launches x overhead x e^o + (compute^p + memory^p)^(1/p) x e^k
 
 The network sees an operator's shape and the setting, never the amount of work or the device's
 rates. With alpha + beta <= 1 and gamma <= 1, more work never takes less time, and a device with a
-higher peak or bandwidth is never slower. `numbers.py` evaluates the same without torch.
+higher peak, bandwidth, cache or power limit is never slower. k belongs to the very kernel, where
+several models have it (known.py). `numbers.py` evaluates the same without torch.
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ from foretell.predictors.scaledl.form import (
     MOST_RHO,
     OUTPUTS,
     OVERHEAD_S,
+    POWER_SHARPNESS,
     SHARPNESS,
     START,
+    USUAL_LOG_WATTS,
+    USUAL_MATRIX_LEAD,
 )
-from foretell.predictors.scaledl.setting import SETTING_NAMES
-from foretell.predictors.scaledl.table import COLUMNS, UNITS
+from foretell.predictors.scaledl.setting import FIRST_UNIT, SETTING_NAMES, VECTOR
+from foretell.predictors.scaledl.table import COLUMNS, UNITS, alike
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,8 @@ class Sizes:
 
     names: int
     devices: int
+    known: int = 0
+    """Kernels with a correction of their own."""
     hidden: int = 96
     group_width: int = 12
     name_width: int = 8
@@ -63,6 +70,8 @@ class Operators:
     """[n, DEVICE_NAMES], logarithms."""
     reference: Tensor
     """The same of the device whose peers these are."""
+    known: Tensor
+    """Index of the correction of the very kernel; 0 if it has none."""
 
 
 class LayerModel(nn.Module):
@@ -77,6 +86,7 @@ class LayerModel(nn.Module):
         self.group = nn.Embedding(len(GROUPS), sizes.group_width)
         self.name = nn.Embedding(sizes.names + 1, sizes.name_width)
         self.device = nn.Embedding(sizes.devices + 1, sizes.device_width)
+        self.known = nn.Embedding(sizes.known + 1, 1)
         width = (
             len(COLUMNS)
             + len(UNITS)
@@ -94,6 +104,7 @@ class LayerModel(nn.Module):
         nn.init.normal_(self.group.weight, std=0.5)
         nn.init.normal_(self.name.weight, std=0.3)
         nn.init.zeros_(self.device.weight)
+        nn.init.zeros_(self.known.weight)
         nn.init.normal_(self.last.weight, std=0.01)
         nn.init.zeros_(self.host.weight)
         nn.init.zeros_(self.host.bias)
@@ -102,7 +113,7 @@ class LayerModel(nn.Module):
 
     def hidden(self, ops: Operators) -> Tensor:
         """What the network makes of each operator."""
-        unit = nn.functional.one_hot(ops.unit, len(UNITS)).to(ops.shape.dtype)
+        unit = nn.functional.one_hot(alike(ops.unit), len(UNITS)).to(ops.shape.dtype)
         parts = (
             (ops.shape - self.shape_mean) * self.shape_scale,
             unit,
@@ -120,13 +131,14 @@ class LayerModel(nn.Module):
         out = dict(zip(OUTPUTS, made.unbind(1), strict=True))
         log_compute = self._log_compute(ops, out)
         log_memory = self._log_memory(ops, out)
-        busy = torch.exp(
-            torch.logaddexp(SHARPNESS * log_compute, SHARPNESS * log_memory) / SHARPNESS
-        )
+        busy = torch.logaddexp(SHARPNESS * log_compute, SHARPNESS * log_memory) / SHARPNESS
+        busy = torch.exp(busy + self.known(ops.known)[:, 0] * (ops.known > 0))
         return ops.launches * OVERHEAD_S * torch.exp(out["overhead"]) + busy
 
     def _log_compute(self, ops: Operators, out: dict[str, Tensor]) -> Tensor:
-        peak, usual = _unit(ops.spec, ops.unit), _unit(ops.reference, ops.unit)
+        lead, power = out["share_processors"].sigmoid(), out["share_power"].sigmoid()
+        peak = _reached(ops.spec, ops.unit, lead, power)
+        usual = _reached(ops.reference, ops.unit, lead, power)
         rho = MOST_RHO * torch.sigmoid(out["rho_compute"])
         ideal = ops.log_flops - (1 - rho) * peak - rho * usual
         waves = ops.log_tiles - ops.spec[:, 2]
@@ -154,8 +166,13 @@ class LayerModel(nn.Module):
         return DISPATCH_S * torch.exp(made[:, 0])
 
 
-def _unit(spec: Tensor, unit: Tensor) -> Tensor:
-    return spec[:, 3:].gather(1, unit[:, None])[:, 0]
+def _reached(spec: Tensor, unit: Tensor, lead: Tensor, power: Tensor) -> Tensor:
+    """Logarithm of the peak that counts: processors and power bound what matrix units can do."""
+    peak = spec[:, FIRST_UNIT:].gather(1, unit[:, None])[:, 0]
+    more = nn.functional.relu(peak - spec[:, VECTOR] - USUAL_MATRIX_LEAD)
+    short = USUAL_LOG_WATTS + spec[:, 2] - spec[:, 3]
+    starved = nn.functional.softplus(POWER_SHARPNESS * short) / POWER_SHARPNESS
+    return peak - lead * more - power * starved
 
 
 def step_seconds(

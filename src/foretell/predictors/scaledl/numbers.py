@@ -18,15 +18,33 @@ from foretell.predictors.scaledl.form import (
     MOST_RHO,
     OUTPUTS,
     OVERHEAD_S,
+    POWER_SHARPNESS,
     SHARPNESS,
+    USUAL_LOG_WATTS,
+    USUAL_MATRIX_LEAD,
 )
-from foretell.predictors.scaledl.setting import SETTING_NAMES, Setting
-from foretell.predictors.scaledl.table import COLUMNS, UNITS, OpTable
+from foretell.predictors.scaledl.known import Keys, keys_of, places
+from foretell.predictors.scaledl.setting import FIRST_UNIT, SETTING_NAMES, VECTOR, Setting
+from foretell.predictors.scaledl.table import COLUMNS, UNITS, OpTable, alike
 
 _NO_TILES = 1e9
 _LEAST = 1e-9
 
 Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Kernels that differ from their like, and the logarithms by which."""
+
+    keys: Keys
+    """Sorted."""
+    values: Floats
+
+    def of(self, keys: Keys) -> Floats:
+        """The logarithm of each of `keys`, zero for those that are not here."""
+        found: Floats = np.concatenate([[0.0], self.values])[places(keys, self.keys)]
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +57,7 @@ class Member:
     """Embeddings by device id; 0 is a device not seen."""
     names: Mapping[str, int]
     """Embeddings by operator; 0 is an unknown one."""
+    known: Known
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +131,9 @@ class Ensemble:
         reference = self.reference["cpu" if setting.is_cpu else "gpu"]
         log_compute = _log_compute(table, setting.spec, reference, out)
         log_memory = _log_memory(table, setting.spec, reference, out)
-        busy = np.exp(np.logaddexp(SHARPNESS * log_compute, SHARPNESS * log_memory) / SHARPNESS)
+        busy = np.logaddexp(SHARPNESS * log_compute, SHARPNESS * log_memory) / SHARPNESS
+        keys = keys_of(table, setting)
+        busy = np.exp(busy + np.array([m.known.of(keys) for m in self.members]))
         seconds: Floats = table.launches * OVERHEAD_S * np.exp(out["overhead"]) + busy
         return seconds
 
@@ -183,7 +204,9 @@ class _Entry:
         found = product.reshape(rows, members, width).swapaxes(0, 1)
         same = self.base + np.einsum("s,msw->mw", setting.features.astype(np.float32), self.setting)
         same = same + np.einsum("md,mdw->mw", device.astype(np.float32), self.device)
-        found = found + self.unit[:, table.unit] + self.group[:, table.group] + same[:, None, :]
+        found = (
+            found + self.unit[:, alike(table.unit)] + self.group[:, table.group] + same[:, None, :]
+        )
         made: Array = found + np.take_along_axis(self.name, names[:, :, None], axis=1)
         return made
 
@@ -219,7 +242,9 @@ def _log_compute(
     table: OpTable, spec: Floats, reference: Floats, out: Mapping[str, Floats]
 ) -> Floats:
     rho = MOST_RHO * _sigmoid(out["rho_compute"])
-    ideal = _log(table.flops) - (1 - rho) * spec[3:][table.unit] - rho * reference[3:][table.unit]
+    lead, power = _sigmoid(out["share_processors"]), _sigmoid(out["share_power"])
+    peak, usual = (_reached(s, table.unit, lead, power) for s in (spec, reference))
+    ideal = _log(table.flops) - (1 - rho) * peak - rho * usual
     waves = _log(np.where(table.tiles > 0, table.tiles, _NO_TILES)) - spec[2]
     logits = np.stack([out["share_waves"], out["share_short"], out["share_none"]])
     shares = np.exp(logits - logits.max(0))
@@ -230,6 +255,16 @@ def _log_compute(
         + shares[0] * _softplus(out["waves"] - waves)
         + shares[1] * _softplus(out["short_compute"] + LOG_MICRO - ideal)
     )
+    return found
+
+
+def _reached(spec: Floats, unit: Ints, lead: Floats, power: Floats) -> Floats:
+    """Logarithm of the peak that counts."""
+    peak = spec[FIRST_UNIT:][unit]
+    more = np.maximum(peak - spec[VECTOR] - USUAL_MATRIX_LEAD, 0.0)
+    short = USUAL_LOG_WATTS + spec[2] - spec[3]
+    starved = np.logaddexp(0.0, POWER_SHARPNESS * short) / POWER_SHARPNESS
+    found: Floats = peak - lead * more - power * starved
     return found
 
 

@@ -93,7 +93,12 @@ class ScaleDLPredictor:
     def _timed(self, workload: Workload, device: Device) -> _Timed:
         recipe = workload.recipe
         check_precision(recipe.precision, device)
-        table = table_of(workload.step, recipe.precision, compiled=recipe.compile)
+        table = table_of(
+            workload.step,
+            recipe.precision,
+            compiled=recipe.compile,
+            on_cpu=device.vendor == "cpu",
+        )
         setting = setting_of(recipe, device)
         ensemble = self.weights.ensemble
         logs = ensemble.log_seconds(table, setting, table.context if self.with_cross else None)

@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from foretell.cluster import Device
 from foretell.graph.graph import Floats
+from foretell.predictors.scaledl.form import USUAL_LOG_WATTS
 from foretell.predictors.scaledl.table import UNITS, unit_peaks
 from foretell.workload import Recipe
 
-SETTING_NAMES = ("train", "channels_last", "compile", "version_1", "minor", "cpu", "alone")
-DEVICE_NAMES = ("log_bandwidth", "log_l2_bytes", "log_processors", *(f"log_{u}" for u in UNITS))
+RELEASES = ((1, 10), (1, 11), (1, 12), (1, 13), (2, 1), (2, 4), (2, 9))
+"""Releases of PyTorch that steps were measured with; others are taken as between their neighbours.
+
+Which kernels a release picks does not follow its number, so each has a switch of its own.
+"""
+SETTING_NAMES = (
+    "train",
+    "channels_last",
+    "compile",
+    "cpu",
+    "alone",
+    *(f"torch_{major}_{minor}" for major, minor in RELEASES),
+)
+DEVICE_NAMES = (
+    "log_bandwidth",
+    "log_l2_bytes",
+    "log_processors",
+    "log_watts",
+    *(f"log_{u}" for u in UNITS),
+)
+FIRST_UNIT = DEVICE_NAMES.index(f"log_{UNITS[0]}")
+VECTOR = DEVICE_NAMES.index("log_vector")
 _USUAL_VERSION = (2, 6)
 
 
@@ -36,6 +58,13 @@ class Setting:
     def is_alone(self) -> bool:
         """Whether it is about operators timed one by one."""
         return bool(self.features[SETTING_NAMES.index("alone")])
+
+    @property
+    def is_old(self) -> bool:
+        """Whether PyTorch was older than 2."""
+        first = SETTING_NAMES.index(f"torch_{RELEASES[0][0]}_{RELEASES[0][1]}")
+        old = [major < 2 for major, _ in RELEASES]
+        return bool(self.features[first:][old].sum() > 0.5)
 
     @property
     def trains(self) -> bool:
@@ -76,20 +105,19 @@ def make_setting(
     alone: bool = False,
 ) -> Setting:
     """`alone` is for operators timed one by one, with their launch."""
-    major, minor = _version(torch_version)
     features = [
         mode == "train",
         channels_last,
         compiled,
-        major < 2,
-        (minor - 11 if major < 2 else minor - 6) / 5,
         device.vendor == "cpu",
         alone,
+        *(np.zeros(len(RELEASES)) if alone else _releases(torch_version)),
     ]
     spec = [
         device.memory_bandwidth_bytes_per_s,
         device.l2_bytes,
         device.sm_count,
+        _watts(device),
         *unit_peaks(device),
     ]
     return Setting(
@@ -99,8 +127,25 @@ def make_setting(
     )
 
 
-def _version(text: str | None) -> tuple[int, int]:
-    if text is None:
-        return _USUAL_VERSION
+def _watts(device: Device) -> float:
+    """What the device may draw; as much as it needs where nobody says or it is a processor."""
+    if device.tdp_w is None or device.vendor == "cpu":
+        return 2 * math.exp(USUAL_LOG_WATTS) * device.sm_count
+    return device.tdp_w
+
+
+def _releases(text: str | None) -> Floats:
+    """How much of each of RELEASES a version is."""
+    at = [_place(*release) for release in RELEASES]
+    wanted = _place(*_USUAL_VERSION) if text is None else _place(*_version(text))
+    return np.array([np.interp(wanted, at, each) for each in np.eye(len(RELEASES))])
+
+
+def _place(major: int, minor: int) -> float:
+    """Releases in a row: 2.0 came after 1.13."""
+    return float(minor if major < 2 else 14 + minor)
+
+
+def _version(text: str) -> tuple[int, int]:
     major, _, rest = text.partition(".")
     return int(major), int(rest.split(".")[0] or 0)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +25,11 @@ _UNIT = {name: i for i, name in enumerate(UNITS)}
 _LOW = {DType.FP16: "fp16", DType.BF16: "bf16", DType.FP64: "fp64"}
 _TILE = 128
 _OPTIMIZER_LAUNCHES = 0.05
+_THREAD_PER_PIXEL = ("upsample_bilinear2d", "upsample_bicubic2d")
+"""Kernels of PyTorch with a thread per pixel of the result that walks through all samples and
+channels, unless channels come last: small images leave most of a GPU idle."""
+_RESIDENT_THREADS = 110_000
+"""That keep a large GPU's memory busy."""
 EXTRA_NAMES = ("fused", "leads_chain")
 COLUMNS = (*SHAPE_NAMES, *EXTRA_NAMES)
 
@@ -61,7 +68,7 @@ class OpTable:
         return context_of(self.row, wiring.edge_src, wiring.edge_dst, np.ones(len(self.row)))
 
 
-def table_of(step: Graph, precision: str, *, compiled: bool) -> OpTable:
+def table_of(step: Graph, precision: str, *, compiled: bool, on_cpu: bool = False) -> OpTable:
     """The kernels of a step."""
     kernels = kernels_of(step.kinds)
     group, unit = _groups_and_units(step.kinds, precision)
@@ -78,6 +85,8 @@ def table_of(step: Graph, precision: str, *, compiled: bool) -> OpTable:
     if compiled:
         row, chosen, nbytes, leads, extra = _fused(step, wiring, nbytes)
         launches = launches[chosen] * leads
+    elif not on_cpu:
+        nbytes = nbytes * _idleness(step.kinds)
     return OpTable(
         group=group[chosen],
         name=tuple(kernels.each[k].name for k in chosen),
@@ -109,6 +118,17 @@ def _fused(
 
 
 @functools.lru_cache(maxsize=512)
+def _idleness(kinds: Kinds) -> Floats:
+    """By how much longer each kernel's memory traffic takes because few threads do it."""
+    found = np.ones(len(kernels_of(kinds)))
+    for i, kernel in enumerate(kernels_of(kinds).each):
+        if kernel.name in _THREAD_PER_PIXEL and not kinds.attrs[kernel.kind, 3]:
+            pixels = math.prod(kernel.outputs[0].dims[2:])
+            found[i] = max(1.0, _RESIDENT_THREADS / max(1, pixels))
+    return found
+
+
+@functools.lru_cache(maxsize=512)
 def _groups_and_units(kinds: Kinds, precision: str) -> tuple[Ints, Ints]:
     """Of every kernel."""
     kind = kernels_of(kinds).kind
@@ -130,6 +150,11 @@ def _units(kinds: Kinds, precision: str, group: Ints) -> Ints:
     depthwise = np.isin(group, [GROUP_INDEX["depthwise"], GROUP_INDEX["depthwise_backward"]])
     found[depthwise] = _UNIT["vector"]
     return found
+
+
+def alike(unit: Any) -> Any:
+    """Units as the network is told them: what holds for fp16 holds for bf16."""
+    return unit - (unit == _UNIT["bf16"]) * (_UNIT["bf16"] - _UNIT["fp16"])
 
 
 def unit_peaks(device: Device) -> Floats:

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from foretell.cluster import device as device_of
 from foretell.graph.graph import Floats, Ints
-from foretell.predictors.scaledl.corpus import Corpus, slices
+from foretell.predictors.scaledl.corpus import Corpus, entries, slices
 from foretell.predictors.scaledl.cross import CrossLayer, batch_of
+from foretell.predictors.scaledl.known import Keys, keys_of_corpus, places, shared_keys
 from foretell.predictors.scaledl.layers import LayerModel, Operators, Sizes, step_seconds
 from foretell.predictors.scaledl.setting import make_setting
 
@@ -22,6 +23,8 @@ _HUBER = 0.03
 _EMBEDDING_PULL = 1e-3
 _CHANGE_PULL = 1e-2
 _CHUNK = 100_000
+NOTHING: Keys = np.zeros(0, dtype=np.uint64)
+"""No kernel is told apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,10 +36,14 @@ class Effort:
     """Beside them a batch has its part of the single operators."""
     rate: float = 4e-3
     decay: float = 1e-4
-    forget_device: float = 0.1
+    forget_device: float = 0.3
     """Share of batches in which devices are taken as unseen, so that the unseen one is fitted."""
     forget_names: float = 0.02
     """Share of operators whose name is taken as unknown."""
+    forget_known: float = 0.3
+    """Share of batches in which no kernel is told apart from its like."""
+    decay_known: float = 0.1
+    """How strongly what is told apart is drawn to nothing."""
     seed: int = 0
     hidden: int = 96
     cross: bool = True
@@ -68,10 +75,14 @@ class Block:
     spec: Tensor
     reference: Tensor
     log_measured: Tensor
+    known: Tensor
+    """Of every entry of the corpus."""
 
     @classmethod
-    def of(cls, corpus: Corpus, devices: dict[str, int], names: dict[str, int]) -> Block:
-        """Tensors of a corpus; devices and names that are not listed count as unseen."""
+    def of(
+        cls, corpus: Corpus, devices: dict[str, int], names: dict[str, int], known: Keys = NOTHING
+    ) -> Block:
+        """Tensors of a corpus; devices, names and kernels that are not listed count as unseen."""
 
         def logs(values: Floats) -> Tensor:
             return torch.tensor(np.log(np.maximum(values, 1e-9)), dtype=torch.float32)
@@ -99,10 +110,16 @@ class Block:
                 dtype=torch.float32,
             ),
             log_measured=torch.tensor(np.log(corpus.measured_s), dtype=torch.float32),
+            known=torch.tensor(
+                places(keys_of_corpus(corpus), known)
+                if len(known)
+                else np.zeros(len(corpus.op), dtype=np.int64)
+            ),
         )
 
-    def operators(self, ops: Tensor, settings: Tensor) -> Operators:
-        """Some operators, each in its setting."""
+    def operators(self, at: Ints, settings: Tensor) -> Operators:
+        """The operators of some entries of the corpus, each in its setting."""
+        ops = torch.from_numpy(self.corpus.op[at])
         return Operators(
             shape=self.shape[ops],
             group=self.group[ops],
@@ -116,6 +133,7 @@ class Block:
             device=self.device[settings],
             spec=self.spec[settings],
             reference=self.reference[settings],
+            known=self.known[torch.from_numpy(at)],
         )
 
     def predict(
@@ -125,18 +143,22 @@ class Block:
         *,
         cross: CrossLayer | None = None,
         unseen: bool = False,
+        forget_known: bool = False,
         forget_names: float = 0.0,
     ) -> tuple[Tensor, Tensor]:
         """Logarithms of the times of steps, and the mean square of what surroundings changed."""
-        op, count, owner = (torch.from_numpy(part) for part in slices(self.corpus, rows))
+        at, whose = entries(self.corpus, rows)
+        count, owner = torch.from_numpy(self.corpus.count[at]), torch.from_numpy(whose)
         setting = torch.from_numpy(self.corpus.setting[rows])
-        batch = self.operators(op, setting[owner])
+        batch = self.operators(at, setting[owner])
         device = self.device[setting]
         if forget_names:
             unknown = torch.rand(len(batch.name)) < forget_names
             batch = dataclasses.replace(batch, name=batch.name.masked_fill(unknown, 0))
+        if forget_known:
+            batch = dataclasses.replace(batch, known=torch.zeros_like(batch.known))
         if unseen:
-            batch = _unseen(batch)
+            batch = dataclasses.replace(batch, device=torch.zeros_like(batch.device))
             device = torch.zeros_like(device)
         dispatch_s = model.dispatch_s(self.setting[setting], device)
         hidden = model.hidden(batch)
@@ -153,10 +175,6 @@ class Block:
         return step_seconds(op_s, amount, owner, launches, dispatch_s).log(), size
 
 
-def _unseen(ops: Operators) -> Operators:
-    return dataclasses.replace(ops, device=torch.zeros_like(ops.device))
-
-
 @dataclass(frozen=True, eq=False)
 class Trained:
     """A fitted layer model and what its embeddings stand for."""
@@ -165,10 +183,11 @@ class Trained:
     cross: CrossLayer | None
     devices: dict[str, int]
     names: dict[str, int]
+    known: Keys
 
     def predict(self, corpus: Corpus, rows: Ints, *, unseen: bool = False) -> Floats:
         """Seconds of steps."""
-        block = Block.of(corpus, self.devices, self.names)
+        block = Block.of(corpus, self.devices, self.names, self.known)
         with torch.no_grad():
             parts = [
                 block.predict(self.model, chunk, cross=self.cross, unseen=unseen)[0]
@@ -178,21 +197,20 @@ class Trained:
 
     def kernel_seconds(self, corpus: Corpus, rows: Ints) -> Floats:
         """Seconds of all runs of each kernel of steps by the layer model alone, as in `slices`."""
-        block = Block.of(corpus, self.devices, self.names)
-        op, count, owner = slices(corpus, rows)
+        block = Block.of(corpus, self.devices, self.names, self.known)
+        at, owner = entries(corpus, rows)
         setting = torch.from_numpy(corpus.setting[rows][owner])
         with torch.no_grad():
             parts = [
-                self.model.seconds(block.operators(torch.from_numpy(some), setting[at]))
-                for some, at in _chunks(op)
+                self.model.seconds(block.operators(at[part], setting[part]))
+                for part in _chunks(len(at))
             ]
-        return np.asarray(torch.cat(parts).double()) * count
+        return np.asarray(torch.cat(parts).double()) * corpus.count[at]
 
 
-def _chunks(op: Ints) -> Iterator[tuple[Ints, slice]]:
-    for first in range(0, len(op), _CHUNK):
-        part = slice(first, first + _CHUNK)
-        yield op[part], part
+def _chunks(count: int) -> Iterator[slice]:
+    for first in range(0, count, _CHUNK):
+        yield slice(first, first + _CHUNK)
 
 
 def train_layers(
@@ -208,12 +226,22 @@ def train_layers(
     devices = {name: i + 1 for i, name in enumerate(used)}
     seen = np.unique(corpus.name[slices(corpus, rows)[0]])
     names = {corpus.names[n]: i + 1 for i, n in enumerate(seen)}
-    block = Block.of(corpus, devices, names)
-    model = LayerModel(Sizes(names=len(names), devices=len(devices), hidden=effort.hidden))
+    known = shared_keys(corpus, rows, keys_of_corpus(corpus))
+    block = Block.of(corpus, devices, names, known)
+    sizes = Sizes(names=len(names), devices=len(devices), known=len(known), hidden=effort.hidden)
+    model = LayerModel(sizes)
     _standardise(model, block.shape[torch.from_numpy(np.unique(slices(corpus, rows)[0]))])
     cross = CrossLayer(effort.hidden) if effort.cross else None
-    fitted = [*model.parameters(), *(cross.parameters() if cross else ())]
-    optimizer = torch.optim.AdamW(fitted, lr=effort.rate, weight_decay=effort.decay)
+    apart = model.known.weight
+    fitted = [p for p in model.parameters() if p is not apart]
+    fitted += cross.parameters() if cross else ()
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": fitted, "weight_decay": effort.decay},
+            {"params": [apart], "weight_decay": effort.decay_known},
+        ],
+        lr=effort.rate,
+    )
     per_epoch = corpus.share[rows].sum() if len(rows) else 0
     steps = float(corpus.share[rows] @ (np.diff(corpus.start)[rows] > 1))
     batches = max(1, int((steps or per_epoch) // effort.steps_per_batch))
@@ -225,9 +253,13 @@ def train_layers(
         total, off_total = 0.0, 0.0
         drawn = rows[rng.random(len(rows)) < corpus.share[rows]]
         for chosen in np.array_split(rng.permutation(drawn), batches):
-            unseen = bool(rng.random() < effort.forget_device)
             said, change = block.predict(
-                model, chosen, cross=cross, unseen=unseen, forget_names=effort.forget_names
+                model,
+                chosen,
+                cross=cross,
+                unseen=bool(rng.random() < effort.forget_device),
+                forget_known=bool(rng.random() < effort.forget_known),
+                forget_names=effort.forget_names,
             )
             off = said - block.log_measured[chosen]
             loss = (weight[chosen] * _huber(off)).mean() + _CHANGE_PULL * change
@@ -241,7 +273,7 @@ def train_layers(
             off_total += float(off.detach().abs().sum())
         tell(epoch, off_total / total)
     model.eval()
-    return Trained(model, cross, devices, names)
+    return Trained(model, cross, devices, names, known)
 
 
 def _standardise(model: LayerModel, shape: Tensor) -> None:

@@ -15,11 +15,11 @@ from safetensors.numpy import load_file, save_file
 
 from foretell.errors import InputError
 from foretell.graph.graph import Floats
-from foretell.predictors.scaledl.numbers import Ensemble, Member
+from foretell.predictors.scaledl.numbers import Ensemble, Known, Member
 from foretell.predictors.scaledl.together import Jobs
 
-FORMAT = 1
-_LAYERS, _CROSS = "layers", "cross"
+FORMAT = 2
+_LAYERS, _CROSS, _KNOWN = "layers", "cross", "known"
 _REFERENCE, _SEEN, _TOGETHER = "reference", "seen", "together"
 
 
@@ -54,6 +54,8 @@ def save_weights(weights: Weights, path: Path) -> None:
             tensors[f"{number}/{_LAYERS}/{name}"] = _small(value)
         for name, value in member.cross.items() if member.cross else ():
             tensors[f"{number}/{_CROSS}/{name}"] = _small(value)
+        tensors[f"{number}/{_KNOWN}/keys"] = member.known.keys
+        tensors[f"{number}/{_KNOWN}/values"] = member.known.values.astype(np.float16)
     for kind, spec in ensemble.reference.items():
         tensors[f"{_REFERENCE}/{kind}"] = np.asarray(spec, dtype=np.float64)
     tensors[_SEEN] = np.asarray(weights.seen, dtype=np.uint64)
@@ -105,6 +107,10 @@ def _weights(tensors: Mapping[str, Any], card: Mapping[str, Any]) -> Weights:
             part(f"{number}/{_CROSS}/") or None,
             known["devices"],
             known["names"],
+            Known(
+                tensors[f"{number}/{_KNOWN}/keys"],
+                tensors[f"{number}/{_KNOWN}/values"].astype(np.float64),
+            ),
         )
         for number, known in enumerate(card["members"])
     ]
