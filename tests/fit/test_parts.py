@@ -106,9 +106,19 @@ def test_jobs_teach_their_neighbours_and_nobody_else() -> None:
     off = 0.5 + 0.3 * at[:, 0]
     jobs = learn(at, off)
     inside = np.zeros(len(JOB_NAMES))
-    added, evidence = jobs.correction(inside)
-    assert added == pytest.approx(0.5, abs=0.1)
-    assert evidence > 0.5
-    added, evidence = jobs.correction(inside + 100.0)
-    assert added == pytest.approx(0.0, abs=1e-3)
-    assert evidence < 0.01
+    near = jobs.about(inside)
+    assert near.added == pytest.approx(0.5, abs=0.1)
+    assert near.evidence > 0.5
+    far = jobs.about(inside + 100.0)
+    assert far.added == pytest.approx(0.0, abs=1e-3)
+    assert far.evidence < 0.01
+
+
+def test_doubt_is_larger_where_jobs_are_harder_to_tell() -> None:
+    rng = np.random.default_rng(2)
+    at = rng.uniform(-1, 1, (200, len(JOB_NAMES))) * np.where(np.arange(len(JOB_NAMES)) < 2, 4, 0)
+    off = np.where(at[:, 0] > 0, rng.normal(0, 0.3, 200), 0.2)
+    jobs = learn(at, off)
+    easy, hard = np.zeros(len(JOB_NAMES)), np.zeros(len(JOB_NAMES))
+    easy[0], hard[0] = -2.5, 2.5
+    assert jobs.about(hard).doubt > 3 * jobs.about(easy).doubt

@@ -77,10 +77,15 @@ def _shipped(names: list[str], *, json_output: bool) -> None:
     for name, card in cards.items():
         for level, places in card["errors"].items():
             table = plain_table(
-                "where", "n", *_FIGURES, title=f"{name}: {_LEVELS.get(level, level)}"
+                "where",
+                "n",
+                *_FIGURES,
+                "in its interval",
+                title=f"{name}: {_LEVELS.get(level, level)}",
             )
             for place, e in places.items():
-                table.add_row(place, f"{e['n']:,}", *(f"{e[f]:.1%}" for f in _FIGURES))
+                held = f"{e['covered']:.0%}" if "covered" in e else ""
+                table.add_row(place, f"{e['n']:,}", *(f"{e[f]:.1%}" for f in _FIGURES), held)
             print_table(table)
         _print_data(card)
 

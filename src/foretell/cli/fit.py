@@ -38,7 +38,7 @@ def fit(
     epochs: Annotated[
         int,
         typer.Option(parser=whole_number, help="Rounds over the data.", rich_help_panel=_EFFORT),
-    ] = 60,
+    ] = 45,
     cross: Annotated[
         bool,
         typer.Option(
@@ -157,11 +157,14 @@ def _plain(weights: Weights) -> dict[str, object]:
 def _show(weights: Weights, out: Path) -> None:
     from foretell.cli.show import plain_table, print_line, print_table
 
-    table = plain_table("unseen", "where", "steps", "mean", "median", "p90", "max")
+    table = plain_table(
+        "unseen", "where", "steps", "mean", "median", "p90", "max", "in its interval"
+    )
     for level, places in weights.card["errors"].items():
         for place, e in places.items():
             shown = (f"{e[name]:.1%}" for name in ("mean", "median", "p90", "max"))
-            table.add_row(level, place, f"{e['n']:,}", *shown)
+            held = f"{e['covered']:.0%}" if "covered" in e else ""
+            table.add_row(level, place, f"{e['n']:,}", *shown, held)
     print_table(table)
     minutes = sum(f["minutes"] for f in weights.card["fits"].values())
     print_line(f"{out}: {len(weights)} members, fitted in {minutes:.0f} minutes")

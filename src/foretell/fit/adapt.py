@@ -57,8 +57,8 @@ def adapt(weights: Weights, corpus: Corpus, device: str) -> Adapted:
 
 
 def _made(weights: Weights, corpus: Corpus, device: str, rows: Ints) -> Weights:
-    found = [_fitted(m, corpus, device, rows) for m in weights.ensemble.members]
-    members = [member for member, _ in found]
+    found = [adapt_member(m, corpus, device, rows) for m in weights.ensemble.members]
+    members = [member_of(trained) for trained, _ in found]
     pace = float(np.mean([own for _, own in found]))
     return dataclasses.replace(
         weights,
@@ -67,9 +67,11 @@ def _made(weights: Weights, corpus: Corpus, device: str, rows: Ints) -> Weights:
     )
 
 
-def _fitted(member: Member, corpus: Corpus, device: str, rows: Ints) -> tuple[Member, float]:
+def adapt_member(member: Member, corpus: Corpus, device: str, rows: Ints) -> tuple[Trained, float]:
     """One member that knows the device, and the logarithm its times are longer by."""
     trained = trained_of(_knowing(member, device))
+    if not len(rows):
+        return trained, 0.0
     block = Block.of(corpus, trained.devices, trained.names, trained.known)
     # All steps are on this device: no other row of the embedding has a gradient.
     embedding, place = trained.model.device.weight, trained.devices[device]
@@ -92,7 +94,7 @@ def _fitted(member: Member, corpus: Corpus, device: str, rows: Ints) -> tuple[Me
         return cost
 
     optimizer.step(loss)
-    return member_of(trained), float(pace.detach())
+    return trained, float(pace.detach())
 
 
 def _knowing(member: Member, device: str) -> Member:

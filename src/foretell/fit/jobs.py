@@ -15,7 +15,7 @@ from foretell.data.importers import records_of
 from foretell.errors import ForetellError
 from foretell.fit.sources import folder_of
 from foretell.fit.splits import folds
-from foretell.graph.graph import Floats
+from foretell.graph.graph import Floats, Ints
 from foretell.predictors.assemble import slowest
 from foretell.predictors.scaledl.predictor import ScaleDLPredictor
 from foretell.predictors.scaledl.together import Jobs, job_of, learn
@@ -96,17 +96,28 @@ def learned(jobs: MeasuredJobs) -> Mapping[str, Jobs]:
     return _learn(jobs, np.ones(len(jobs), dtype=np.bool_))
 
 
-def held_out(jobs: MeasuredJobs, seed: int = 0) -> Floats:
-    """Predicted seconds of every job, corrected by what the other configurations teach."""
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """What the other configurations say of every job."""
+
+    predicted_s: Floats
+    doubt: Floats
+    fold: Ints
+
+
+def held_out(jobs: MeasuredJobs, seed: int = 0) -> HeldOut:
+    """Every job, corrected by what the other configurations teach."""
     fold = folds(jobs.configuration, _FOLDS, seed)
-    predicted = jobs.predicted_s.copy()
+    predicted, doubt = jobs.predicted_s.copy(), np.ones(len(jobs))
     for number in range(_FOLDS):
         families = _learn(jobs, fold != number)
         for i in np.flatnonzero(fold == number):
             known = families.get(jobs.family[i])
             if known is not None:
-                predicted[i] *= np.exp(known.correction(jobs.at[i])[0])
-    return predicted
+                taught = known.about(jobs.at[i])
+                predicted[i] *= np.exp(taught.added)
+                doubt[i] = taught.doubt
+    return HeldOut(predicted, doubt, fold)
 
 
 def _learn(jobs: MeasuredJobs, chosen: np.ndarray) -> dict[str, Jobs]:

@@ -119,7 +119,7 @@ def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
     members, known, _ = zip(*(read_kept(task.kept) for task in tasks), strict=True)
     strangers = [read_kept(task.kept)[1] for task in away]
     fits = {task.kept.name: read_kept(task.kept)[2] for task in (*tasks, *away)}
-    ledger = Ledger.of(corpus, _together(known), whole, _together(strangers))
+    ledger = Ledger.of(corpus, _together(known), fold, whole, _together(strangers))
     card = {
         "version": __version__,
         "python": platform.python_version(),
@@ -129,7 +129,7 @@ def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
         "peak_memory_bytes": _peak_bytes(plan.workers),
         "errors": ledger.table(summary),
         "groups": _groups(corpus),
-        **spreads_of(ledger),
+        "spreads": spreads_of(ledger),
     }
     weights = Weights(
         Ensemble(list(members), references()), card, seen_cells(corpus, np.arange(len(corpus)))
@@ -138,18 +138,29 @@ def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
 
 
 def _with_jobs(weights: Weights, plan: Plan, tell: Tell) -> Weights:
-    """The same with what distributed jobs teach, and their intervals."""
+    """The same with what distributed jobs teach, and their intervals.
+
+    The interval of jobs like measured ones is in units of their doubt.
+    """
     if not plan.jobs:
         nothing = {"*": _ANYTHING}
         spreads = {**weights.card["spreads"], "together": nothing, "distributed": nothing}
         return dataclasses.replace(weights, card={**weights.card, "spreads": spreads})
     jobs = measured_jobs(plan.data, ScaleDLPredictor(weights), plan.jobs, tell)
-    corrected = held_out(jobs)
-    source_of = np.array(jobs.source)
-    errors = {name: summary((corrected / jobs.measured_s)[source_of == name]) for name in plan.jobs}
-    plain = {name: summary(np.exp(-jobs.off)[source_of == name]) for name in plan.jobs}
+    judged, source_of = held_out(jobs), np.array(jobs.source)
+    off = np.log(jobs.measured_s / judged.predicted_s) / judged.doubt
+    inside = np.zeros(len(off), dtype=np.bool_)
+    for number in np.unique(judged.fold):
+        others = judged.fold != number
+        low, high = interval(_alike(off[others], source_of[others]))
+        inside[~others] = (np.log(low) <= off[~others]) & (off[~others] <= np.log(high))
+    ratio, errors, plain = judged.predicted_s / jobs.measured_s, {}, {}
+    for name in plan.jobs:
+        mine = source_of == name
+        errors[name] = {**summary(ratio[mine]), "covered": float(inside[mine].mean())}
+        plain[name] = summary(np.exp(-jobs.off)[mine])
     spreads = {
-        "together": {"*": interval(_alike(np.log(jobs.measured_s / corrected), source_of))},
+        "together": {"*": interval(_alike(off, source_of))},
         "distributed": {"*": interval(_alike(jobs.off, source_of))},
     }
     card = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +35,16 @@ class Ledger:
     level: Sequence[str]
     """"model", "family" or "new-device": what was held out."""
     labels: Sequence[str]
+    fold: Sequence[str]
+    """What was held out together with it."""
 
     @classmethod
-    def of(cls, corpus: Corpus, known: Judged, whole: np.ndarray, strangers: Judged) -> Ledger:
+    def of(
+        cls, corpus: Corpus, known: Judged, fold: Ints, whole: np.ndarray, strangers: Judged
+    ) -> Ledger:
         """Steps judged as unseen models or families, and on unseen devices."""
         row = np.concatenate([known.row, strangers.row])
+        away = [corpus.settings[corpus.setting[i]].device for i in strangers.row]
         levels = ["family" if whole[i] else "model" for i in known.row]
         places = [place_of(s) for s in corpus.settings]
         return cls(
@@ -50,38 +55,70 @@ class Ledger:
             novelty=np.concatenate([known.novelty, strangers.novelty]),
             level=[*levels, *["new-device"] * len(strangers.row)],
             labels=[corpus.labels[i] for i in row],
+            fold=[*(str(fold[i]) for i in known.row), *away],
         )
 
+    @property
+    def domain(self) -> np.ndarray:
+        """Which of LEVELS each step's interval is taken from."""
+        strange = np.array(self.level) == LEVELS[-1]
+        return np.where(strange, LEVELS[-1], [level_of(n) for n in self.novelty])
+
+    @property
+    def log_off(self) -> Floats:
+        """Logarithms of measured over predicted."""
+        found: Floats = np.log(self.measured_s / self.predicted_s)
+        return found
+
     def table(self, summary: Callable[[Floats], dict[str, float]]) -> dict[str, dict[str, Any]]:
-        """Level -> place -> errors."""
-        ratio = self.predicted_s / self.measured_s
+        """Level -> place -> errors, and how often the interval of other folds holds."""
+        ratio, inside = self.predicted_s / self.measured_s, covered(self)
         found: dict[str, dict[str, Any]] = {}
         for level in dict.fromkeys(self.level):
             chosen = np.array(self.level) == level
             for place in sorted(set(np.array(self.place)[chosen])):
                 rows = chosen & (np.array(self.place) == place)
-                found.setdefault(level, {})[str(place)] = summary(ratio[rows])
+                errors = {**summary(ratio[rows]), "covered": float(inside[rows].mean())}
+                found.setdefault(level, {})[str(place)] = errors
         return found
 
 
-def spreads_of(ledger: Ledger) -> dict[str, Any]:
-    """Intervals by level and place, "*" for places with too few steps of their own."""
-    level, place = np.array(ledger.level), np.array(ledger.place)
-    log_off = np.log(ledger.measured_s / ledger.predicted_s)
-    strange = level == "new-device"
-    like = np.array([level_of(n) for n in ledger.novelty])
-    kinds = {name: ~strange & (like == name) for name in LEVELS[:-1]} | {LEVELS[-1]: strange}
-    found: dict[str, Mapping[str, tuple[float, float]]] = {}
+Spreads = dict[str, dict[str, tuple[float, float]]]
+"""Factors by level and place, "*" for places with too few steps of their own."""
+
+
+def spreads_of(ledger: Ledger) -> Spreads:
+    """The intervals of all levels."""
+    return _spreads(ledger, np.ones(len(ledger.row), dtype=np.bool_))
+
+
+def _spreads(ledger: Ledger, chosen: np.ndarray) -> Spreads:
+    """The same from some of the steps."""
+    domain, place, log_off = ledger.domain, np.array(ledger.place), ledger.log_off
+    found: Spreads = {}
     for name in LEVELS:
-        rows = kinds[name]
+        rows = chosen & (domain == name)
         if rows.sum() < _LEAST:  # rather all that was judged
-            rows = ~strange if name != "new-device" else np.ones(len(strange), dtype=np.bool_)
+            rows = chosen & (domain != LEVELS[-1]) if name != LEVELS[-1] else chosen
         found[name] = {"*": interval(log_off[rows])} | {
             str(p): interval(log_off[rows & (place == p)])
             for p in np.unique(place[rows])
             if (rows & (place == p)).sum() >= _LEAST
         }
-    return {"spreads": found}
+    return found
+
+
+def covered(ledger: Ledger) -> np.ndarray:
+    """Whether each step lies in the interval that the other folds give it."""
+    domain, fold, log_off = ledger.domain, np.array(ledger.fold), ledger.log_off
+    inside = np.zeros(len(log_off), dtype=np.bool_)
+    for name in np.unique(fold):
+        spreads = _spreads(ledger, fold != name)
+        for i in np.flatnonzero(fold == name):
+            known = spreads[domain[i]]
+            low, high = known.get(ledger.place[int(i)]) or known["*"]
+            inside[i] = np.log(low) <= log_off[i] <= np.log(high)
+    return inside
 
 
 def interval(log_off: Floats) -> tuple[float, float]:

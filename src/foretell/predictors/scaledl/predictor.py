@@ -22,7 +22,7 @@ from foretell.predictors.protocol import Measurement
 from foretell.predictors.scaledl.domain import cells_of, level_of, newest_group, novelty
 from foretell.predictors.scaledl.setting import Setting, place_of, setting_of
 from foretell.predictors.scaledl.table import OpTable, table_of
-from foretell.predictors.scaledl.together import job_of
+from foretell.predictors.scaledl.together import Taught, job_of
 from foretell.predictors.scaledl.weights import Weights, load_weights, save_weights
 from foretell.workload import Workload
 
@@ -69,17 +69,18 @@ class ScaleDLPredictor:
     def _together(self, placed: Placed, run: StepRun, trust: Trust) -> tuple[StepRun, Trust]:
         """What measured jobs like this one teach about the rest of the step."""
         jobs = self.weights.together.get(slowest(placed.cluster).family)
-        added, evidence = jobs.correction(job_of(placed, run)) if jobs else (0.0, 0.0)
-        spreads = self.weights.card["spreads"]
-        level = "together" if evidence >= _EVIDENCE else "distributed"
-        low, high = spreads[level]["*"]
-        notes = list(trust.notes)
-        if level == "distributed":
+        taught = jobs.about(job_of(placed, run)) if jobs else Taught(0.0, 0.0, 0.0)
+        spreads, notes = self.weights.card["spreads"], list(trust.notes)
+        if taught.evidence >= _EVIDENCE:
+            low, high = (float(s**taught.doubt) for s in spreads["together"]["*"])
+        else:
+            low, high = spreads["distributed"]["*"]
             notes.append("no distributed job like this was measured: the timeline alone stands")
         spread = Spread(low=low, high=high)
         if trust.notes:
             spread = spread.or_wider(trust.spread)
-        return run.stretched(float(np.exp(added))), Trust(spread=spread, notes=notes)
+        stretched = run.stretched(float(np.exp(taught.added)))
+        return stretched, Trust(spread=spread, notes=notes)
 
     def play(self, workload: Workload, cluster: Cluster) -> tuple[Placed, StepRun]:
         """One step of the job by its timeline alone."""

@@ -47,6 +47,8 @@ Networks with and without convolutions never are.
 _LENGTHS: Sequence[float] = (0.5, 1.0, 2.0, 4.0)
 _NOISE: Sequence[float] = (1e-4, 1e-3, 1e-2, 0.1)
 _MOST_TUNED = 600
+_PRIOR = 0.3
+"""Jobs' worth of the usual doubt that is mixed into that of the jobs nearby."""
 
 
 def job_of(placed: Placed, run: StepRun) -> Floats:
@@ -77,6 +79,18 @@ def job_of(placed: Placed, run: StepRun) -> Floats:
     return scaled
 
 
+@dataclass(frozen=True)
+class Taught:
+    """What measured jobs say about another."""
+
+    added: float
+    """Logarithm by which it takes longer than its timeline says."""
+    evidence: float
+    """Likeness to the job most like it, from 0 to 1."""
+    doubt: float
+    """By how much, as a logarithm, the others were wrong about jobs like it."""
+
+
 @dataclass(frozen=True, eq=False)
 class Jobs:
     """Measured jobs of one family of devices, and what was learned from them."""
@@ -85,13 +99,21 @@ class Jobs:
     """[jobs, JOB_NAMES]."""
     pull: Floats
     """[jobs] what each contributes per likeness."""
+    left: Floats
+    """[jobs] how far off the others were about each, as a logarithm without sign."""
     length: float
     """Of the kernel, in scaled units."""
 
-    def correction(self, job: Floats) -> tuple[float, float]:
-        """(logarithm to add, how much evidence there is from 0 to 1)."""
+    def about(self, job: Floats) -> Taught:
+        """What they say about a job."""
         likeness = kernel(job[None, :], self.at, self.length)[0]
-        return float(likeness @ self.pull), float(likeness.max(initial=0.0))
+        near = likeness**2
+        usual = float(self.left.mean())
+        return Taught(
+            added=float(likeness @ self.pull),
+            evidence=float(likeness.max(initial=0.0)),
+            doubt=float((near @ self.left + _PRIOR * usual) / (near.sum() + _PRIOR)),
+        )
 
 
 def kernel(left: Floats, right: Floats, length: float) -> Floats:
@@ -107,8 +129,10 @@ def learn(at: Floats, off: Floats) -> Jobs:
     length, size, noise = _best(at, off)
     matrix = size * kernel(at, at, length)
     matrix[np.diag_indices_from(matrix)] += noise
-    pull: Floats = size * np.linalg.solve(matrix, off).astype(np.float64)
-    return Jobs(at, pull, length)
+    inverse = np.linalg.inv(matrix)
+    pull: Floats = size * (inverse @ off)
+    left: Floats = np.abs((inverse @ off) / np.diag(inverse))
+    return Jobs(at, pull, left, length)
 
 
 def _best(at: Floats, off: Floats) -> tuple[float, float, float]:

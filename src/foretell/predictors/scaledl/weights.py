@@ -62,6 +62,7 @@ def save_weights(weights: Weights, path: Path) -> None:
     for family, jobs in weights.together.items():
         tensors[f"{_TOGETHER}/{family}/at"] = _small(jobs.at)
         tensors[f"{_TOGETHER}/{family}/pull"] = _small(jobs.pull)
+        tensors[f"{_TOGETHER}/{family}/left"] = _small(jobs.left)
     card = {
         **weights.card,
         "format": FORMAT,
@@ -117,7 +118,7 @@ def _weights(tensors: Mapping[str, Any], card: Mapping[str, Any]) -> Weights:
     together = {}
     for family, length in card.get("together", {}).items():
         jobs = part(f"{_TOGETHER}/{family}/")
-        together[family] = Jobs(jobs["at"], jobs["pull"], float(length))
+        together[family] = Jobs(jobs["at"], jobs["pull"], jobs["left"], float(length))
     ensemble = Ensemble(members, part(f"{_REFERENCE}/"))
     return Weights(ensemble, card, tensors[_SEEN], together, card.get("paces", {}))
 
