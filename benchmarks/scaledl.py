@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,14 +19,17 @@ import pyarrow.parquet as pq
 
 from benchmarks.baselines import BASELINES, by_place
 from benchmarks.sources import RESULTS, ROOT, data_directory
-from foretell.fit.members import devices_to_leave_out
+from foretell.fit.members import devices_to_leave_out, read_kept
 from foretell.fit.run import Plan, read_parts
+from foretell.fit.side_by_side import Task, fit_all
+from foretell.fit.sources import PARTS
 from foretell.fit.splits import by_family, by_model, folds, is_model
 from foretell.predictors.scaledl.corpus import Corpus
-from foretell.predictors.scaledl.train import Effort, train_layers
+from foretell.predictors.scaledl.train import Effort
 
 _FOLDS = 5
-_EPOCHS = 60
+_EPOCHS = 45
+_WORKERS = 2
 LEARNED = {"layers": False, "cross": True}
 """Name -> whether the network over the graph is part of it."""
 
@@ -39,7 +41,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=_EPOCHS)
     parser.add_argument("--what", default=",".join((*LEARNED, *BASELINES)))
-    parser.add_argument("--parts", default="timm-train,timm-infer,neusight,aiconfigurator,vidur")
+    parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--work", type=Path, default=Path("scaledl-work"))
     options = parser.parse_args()
     data = data_directory()
@@ -52,10 +54,12 @@ def main() -> None:
     for what in options.what.split(","):
         for seed in range(options.seeds if what in LEARNED else 1):
             name = f"{what}-{seed}" if what in LEARNED else what
-            found[name] = np.full(len(corpus), np.nan)
-            for number, held in rounds:
-                place = options.work / options.split / f"{name}-{number}.npy"
-                found[name][held] = _kept(place, corpus, held, what, seed, options.epochs)
+            place = options.work / options.split / name
+            if what in LEARNED:
+                effort = Effort(epochs=options.epochs, seed=seed, cross=LEARNED[what])
+                found[name] = _learned(corpus, rounds, effort, place)
+            else:
+                found[name] = _baseline(corpus, rounds, what, place)
             _print(corpus, name, found[name])
     for what in LEARNED:
         seeds = [v for n, v in found.items() if n.startswith(f"{what}-")]
@@ -63,6 +67,10 @@ def main() -> None:
             found[what] = np.exp(np.mean(np.log(seeds), axis=0))
             _print(corpus, f"{what}, mean of {len(seeds)} seeds", found[what])
     _write(corpus, options.split, found)
+
+
+Rounds = list[tuple[str, np.ndarray]]
+"""Name and held-out steps of each."""
 
 
 def _rounds(corpus: Corpus, split: str) -> Iterator[tuple[str, np.ndarray]]:
@@ -78,24 +86,31 @@ def _rounds(corpus: Corpus, split: str) -> Iterator[tuple[str, np.ndarray]]:
         yield str(number), fold == number
 
 
-def _kept(
-    place: Path, corpus: Corpus, held: np.ndarray, what: str, seed: int, epochs: int
-) -> np.ndarray:
-    """Predicted seconds of the steps held out, computed once."""
-    if not place.exists():
-        started = time.monotonic()
-        rows, asked = np.flatnonzero(~held), np.flatnonzero(held)
-        if what in LEARNED:
-            effort = Effort(epochs=epochs, seed=seed, cross=LEARNED[what])
-            said = train_layers(corpus, rows, effort).predict(corpus, asked)
-        else:
-            said = BASELINES[what](corpus, rows[is_model(corpus)[rows]], asked)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        part = place.with_suffix(".part.npy")
-        np.save(part, said)
-        part.replace(place)
-        print(f"    {place.stem}: {(time.monotonic() - started) / 60:.1f} min", flush=True)
-    return np.load(place, allow_pickle=False)
+def _learned(corpus: Corpus, rounds: Rounds, effort: Effort, place: Path) -> np.ndarray:
+    """Predicted seconds of all steps, each by a fit without its round."""
+    tasks = [Task(held, effort, place / number) for number, held in rounds]
+    fit_all(corpus, tasks, _WORKERS, lambda name, share: None)
+    found = np.full(len(corpus), np.nan)
+    for task in tasks:
+        _, judged, _ = read_kept(task.kept)
+        found[judged.row] = judged.predicted_s
+    return found
+
+
+def _baseline(corpus: Corpus, rounds: Rounds, what: str, place: Path) -> np.ndarray:
+    """The same by a baseline."""
+    found, whole = np.full(len(corpus), np.nan), is_model(corpus)
+    for number, held in rounds:
+        kept = place / f"{number}.npy"
+        if not kept.exists():
+            rows, asked = np.flatnonzero(~held & whole), np.flatnonzero(held)
+            said = BASELINES[what](corpus, rows, asked)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            part = kept.with_suffix(".part.npy")
+            np.save(part, said)
+            part.replace(kept)
+        found[held] = np.load(kept, allow_pickle=False)
+    return found
 
 
 def _print(corpus: Corpus, name: str, predicted: np.ndarray) -> None:

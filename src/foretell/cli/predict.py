@@ -367,11 +367,11 @@ def _write_trace(case: Case, workload: Any, cluster: Any, path: Path) -> None:
     import json
 
     from foretell.predictors import predictor
-    from foretell.predictors.analytic import AnalyticPredictor
+    from foretell.predictors.protocol import PlaysSteps
     from foretell.predictors.trace import chrome_trace
 
     chosen = predictor(case.predictor)
-    if not isinstance(chosen, AnalyticPredictor):
+    if not isinstance(chosen, PlaysSteps):
         raise InputError(f"--trace is not offered by predictor {case.predictor!r}: use analytic")
     placed, run = chosen.play(workload, cluster)
     text = json.dumps(chrome_trace(placed, run, cluster.groups[0].device.name))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
 
 from foretell.cluster import Cluster
+from foretell.parallel import Placed, StepRun
 from foretell.predictors.forecast import Forecast
 from foretell.workload import Workload
 
@@ -51,4 +52,13 @@ class Predictor(Protocol):
     @classmethod
     def load(cls, path: Path) -> Self:
         """Read what save wrote."""
+        ...
+
+
+@runtime_checkable
+class PlaysSteps(Protocol):
+    """A predictor that can show how a step runs, operator by operator."""
+
+    def play(self, workload: Workload, cluster: Cluster) -> tuple[Placed, StepRun]:
+        """How the job is dealt out, and one step of it by its timeline."""
         ...

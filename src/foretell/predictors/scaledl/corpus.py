@@ -13,7 +13,9 @@ from foretell.predictors.scaledl.context import Context, context_of
 from foretell.predictors.scaledl.setting import Setting
 from foretell.predictors.scaledl.table import OpTable
 
-_OPERATOR = ("shape", "group", "unit", "flops", "nbytes", "tiles", "launches")
+_OPERATOR = ("shape", "group", "unit", "flops", "nbytes", "tiles", "launches", "waits_s")
+_BESIDE_SHAPE = 8
+"""Columns of an operator that are kept beside its shape while a corpus is built."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -30,6 +32,7 @@ class Corpus:
     nbytes: Floats
     tiles: Floats
     launches: Floats
+    waits_s: Floats
     names: tuple[str, ...]
     start: Ints
     """[steps + 1] offsets into `op` and `count`."""
@@ -97,6 +100,7 @@ class CorpusBuilder:
                         table.nbytes[used],
                         table.tiles[used],
                         table.launches[used],
+                        table.waits_s[used],
                     ],
                     1,
                 ),
@@ -140,10 +144,10 @@ class CorpusBuilder:
     def build(self) -> Corpus:
         """Everything collected."""
         columns = np.array(self._columns)
-        rest = columns[:, -7:]
+        rest = columns[:, -_BESIDE_SHAPE:]
         ids, counts, where, seconds, keys, labels, context = zip(*self._steps, strict=True)
         return Corpus(
-            shape=columns[:, :-7].astype(np.float32),
+            shape=columns[:, :-_BESIDE_SHAPE].astype(np.float32),
             group=rest[:, 0].astype(np.int64),
             name=rest[:, 1].astype(np.int64),
             unit=rest[:, 2].astype(np.int64),
@@ -151,6 +155,7 @@ class CorpusBuilder:
             nbytes=rest[:, 4],
             tiles=rest[:, 5],
             launches=rest[:, 6],
+            waits_s=rest[:, 7],
             names=tuple(self._names),
             start=np.concatenate([[0], np.cumsum([len(i) for i in ids])]).astype(np.int64),
             op=np.concatenate(ids),

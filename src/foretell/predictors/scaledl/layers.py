@@ -3,7 +3,7 @@
     peak    = the unit's, less a share of its lead over the vector units and of what power allows
     compute = FLOPs / peak x e^a x (1 + e^h / waves)^alpha x (1 + e^g us / (FLOPs / peak))^beta
     memory  = bytes / bandwidth x e^b x (1 + e^f us / (bytes / bandwidth))^gamma / cache gain
-    time    = launches x overhead x e^o + (compute^p + memory^p)^(1/p) x e^k
+    time    = launches x overhead x e^o + (compute^p + memory^p)^(1/p) x e^k + waits
 
 The network sees an operator's shape and the setting, never the amount of work or the device's
 rates. With alpha + beta <= 1 and gamma <= 1, more work never takes less time, and a device with a
@@ -62,6 +62,7 @@ class Operators:
     log_bytes: Tensor
     log_tiles: Tensor
     launches: Tensor
+    waits_s: Tensor
     setting: Tensor
     """[n, SETTING_NAMES]."""
     device: Tensor
@@ -133,7 +134,7 @@ class LayerModel(nn.Module):
         log_memory = self._log_memory(ops, out)
         busy = torch.logaddexp(SHARPNESS * log_compute, SHARPNESS * log_memory) / SHARPNESS
         busy = torch.exp(busy + self.known(ops.known)[:, 0] * (ops.known > 0))
-        return ops.launches * OVERHEAD_S * torch.exp(out["overhead"]) + busy
+        return ops.launches * OVERHEAD_S * torch.exp(out["overhead"]) + busy + ops.waits_s
 
     def _log_compute(self, ops: Operators, out: dict[str, Tensor]) -> Tensor:
         lead, power = out["share_processors"].sigmoid(), out["share_power"].sigmoid()

@@ -134,7 +134,8 @@ class Ensemble:
         busy = np.logaddexp(SHARPNESS * log_compute, SHARPNESS * log_memory) / SHARPNESS
         keys = keys_of(table, setting)
         busy = np.exp(busy + np.array([m.known.of(keys) for m in self.members]))
-        seconds: Floats = table.launches * OVERHEAD_S * np.exp(out["overhead"]) + busy
+        launched = table.launches * OVERHEAD_S * np.exp(out["overhead"])
+        seconds: Floats = launched + busy + table.waits_s
         return seconds
 
     def _change(self, hidden: Array, context: Context) -> Floats:

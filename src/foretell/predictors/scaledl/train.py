@@ -70,6 +70,7 @@ class Block:
     log_bytes: Tensor
     log_tiles: Tensor
     launches: Tensor
+    waits_s: Tensor
     setting: Tensor
     device: Tensor
     spec: Tensor
@@ -100,6 +101,7 @@ class Block:
             log_bytes=logs(corpus.nbytes),
             log_tiles=logs(np.where(corpus.tiles > 0, corpus.tiles, 1e9)),
             launches=torch.tensor(corpus.launches, dtype=torch.float32),
+            waits_s=torch.tensor(corpus.waits_s, dtype=torch.float32),
             setting=torch.tensor(
                 np.array([s.features for s in corpus.settings]), dtype=torch.float32
             ),
@@ -129,6 +131,7 @@ class Block:
             log_bytes=self.log_bytes[ops],
             log_tiles=self.log_tiles[ops],
             launches=self.launches[ops],
+            waits_s=self.waits_s[ops],
             setting=self.setting[settings],
             device=self.device[settings],
             spec=self.spec[settings],
