@@ -1,7 +1,9 @@
 """Judge the learned predictor: python -m benchmarks.scaledl [--split model] [--seeds 3].
 
 Five folds by model (twins together), by family, or each accelerator left out; every step is judged
-by fits that never saw its model, family or device. Each fit and each baseline of a fold is kept in
+by fits that never saw its model, family or device. "--split fit --what fit,additive,flops,trees"
+judges the members that 'foretell fit' left beside its weights (--fit), and baselines on the same
+folds: of half of the families all models are held out together. Each fit and each baseline of a fold is kept in
 --work, so an interrupted run goes on where it stopped. Prints the tables of docs/accuracy.md and
 writes the ledger.
 """
@@ -19,7 +21,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.baselines import BASELINES, by_place
 from benchmarks.sources import RESULTS, ROOT, data_directory
-from foretell.fit.members import devices_to_leave_out, read_kept
+from foretell.fit.members import devices_to_leave_out, fold_of_steps, read_kept
 from foretell.fit.run import Plan, read_parts
 from foretell.fit.side_by_side import Task, fit_all
 from foretell.fit.sources import PARTS
@@ -37,7 +39,8 @@ LEARNED = {"layers": False, "cross": True}
 def main() -> None:
     """Fit, judge, print, and write the ledger."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--split", choices=("model", "family", "device"), default="model")
+    parser.add_argument("--split", choices=("model", "family", "device", "fit"), default="model")
+    parser.add_argument("--fit", type=Path, default=Path("scaledl.safetensors"))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=_EPOCHS)
     parser.add_argument("--what", default=",".join((*LEARNED, *BASELINES)))
@@ -55,17 +58,19 @@ def main() -> None:
         for seed in range(options.seeds if what in LEARNED else 1):
             name = f"{what}-{seed}" if what in LEARNED else what
             place = options.work / options.split / name
-            if what in LEARNED:
+            if what == "fit":
+                found[name] = _members(corpus, options.fit)
+            elif what in LEARNED:
                 effort = Effort(epochs=options.epochs, seed=seed, cross=LEARNED[what])
                 found[name] = _learned(corpus, rounds, effort, place)
             else:
                 found[name] = _baseline(corpus, rounds, what, place)
-            _print(corpus, name, found[name])
+            _print(corpus, name, found[name], options.split)
     for what in LEARNED:
         seeds = [v for n, v in found.items() if n.startswith(f"{what}-")]
         if len(seeds) > 1:
             found[what] = np.exp(np.mean(np.log(seeds), axis=0))
-            _print(corpus, f"{what}, mean of {len(seeds)} seeds", found[what])
+            _print(corpus, f"{what}, mean of {len(seeds)} seeds", found[what], options.split)
     _write(corpus, options.split, found)
 
 
@@ -80,8 +85,11 @@ def _rounds(corpus: Corpus, split: str) -> Iterator[tuple[str, np.ndarray]]:
         for device in devices_to_leave_out(corpus):
             yield device, (names == device)
         return
-    names = by_model(corpus) if split == "model" else by_family(corpus)
-    fold = np.where(is_model(corpus), folds(names, _FOLDS), -1)
+    if split == "fit":
+        fold, _ = fold_of_steps(corpus, _FOLDS, seed=0)
+    else:
+        names = by_model(corpus) if split == "model" else by_family(corpus)
+        fold = np.where(is_model(corpus), folds(names, _FOLDS), -1)
     for number in range(_FOLDS):
         yield str(number), fold == number
 
@@ -93,6 +101,15 @@ def _learned(corpus: Corpus, rounds: Rounds, effort: Effort, place: Path) -> np.
     found = np.full(len(corpus), np.nan)
     for task in tasks:
         _, judged, _ = read_kept(task.kept)
+        found[judged.row] = judged.predicted_s
+    return found
+
+
+def _members(corpus: Corpus, fit: Path) -> np.ndarray:
+    """Predicted seconds of all steps by the member that did not see them."""
+    found = np.full(len(corpus), np.nan)
+    for kept in sorted(fit.with_suffix(".parts").glob("*/member-*.safetensors")):
+        _, judged, _ = read_kept(kept.with_suffix(""))
         found[judged.row] = judged.predicted_s
     return found
 
@@ -113,18 +130,28 @@ def _baseline(corpus: Corpus, rounds: Rounds, what: str, place: Path) -> np.ndar
     return found
 
 
-def _print(corpus: Corpus, name: str, predicted: np.ndarray) -> None:
+def _print(corpus: Corpus, name: str, predicted: np.ndarray, split: str) -> None:
     places, judged = by_place(corpus), np.isfinite(predicted) & is_model(corpus)
-    print(f"{name:34} {'n':>6} {'mean':>7} {'median':>7} {'p90':>7} {'max':>7} {'RMSE':>8}")
-    for place in np.unique(places[judged]):
-        rows = judged & (places == place)
-        off = np.abs(predicted[rows] / corpus.measured_s[rows] - 1)
-        rmse = np.sqrt(np.mean((predicted[rows] - corpus.measured_s[rows]) ** 2))
-        print(
-            f"  {place:32} {rows.sum():6d} {100 * off.mean():6.2f}% {100 * np.median(off):6.2f}% "
-            f"{100 * np.quantile(off, 0.9):6.1f}% {100 * off.max():6.0f}% {1000 * rmse:6.1f}ms",
-            flush=True,
-        )
+    kinds = {"": judged}
+    if split == "fit":
+        _, whole = fold_of_steps(corpus, _FOLDS, seed=0)
+        kinds = {", unseen models": judged & ~whole, ", unseen families": judged & whole}
+    for kind, rows in kinds.items():
+        title = f"{name}{kind}"
+        print(f"{title:38} {'n':>6} {'mean':>7} {'median':>7} {'p90':>7} {'max':>7} {'RMSE':>8}")
+        for place in np.unique(places[rows]):
+            _print_line(corpus, str(place), predicted, rows & (places == place))
+
+
+def _print_line(corpus: Corpus, place: str, predicted: np.ndarray, rows: np.ndarray) -> None:
+    measured_s = corpus.measured_s[rows]
+    off = np.abs(predicted[rows] / measured_s - 1)
+    rmse = np.sqrt(np.mean((predicted[rows] - measured_s) ** 2))
+    print(
+        f"  {place:36} {rows.sum():6d} {100 * off.mean():6.2f}% {100 * np.median(off):6.2f}% "
+        f"{100 * np.quantile(off, 0.9):6.1f}% {100 * off.max():6.0f}% {1000 * rmse:6.1f}ms",
+        flush=True,
+    )
 
 
 def _write(corpus: Corpus, split: str, found: dict[str, np.ndarray]) -> None:
