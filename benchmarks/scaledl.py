@@ -3,9 +3,9 @@
 Five folds by model (twins together), by family, or each accelerator left out; every step is judged
 by fits that never saw its model, family or device. "--split fit --what fit,additive,flops,trees"
 judges the members that 'foretell fit' left beside its weights (--fit), and baselines on the same
-folds: of half of the families all models are held out together. Each fit and each baseline of a fold is kept in
---work, so an interrupted run goes on where it stopped. Prints the tables of docs/accuracy.md and
-writes the ledger.
+folds: of half of the families all models are held out together. Each fit and each baseline of a
+fold is kept in --work, so an interrupted run goes on where it stopped. Prints the tables of
+docs/accuracy.md and writes the ledger.
 """
 
 from __future__ import annotations
