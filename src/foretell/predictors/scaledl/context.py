@@ -8,10 +8,30 @@ surroundings, so the network over the graph is trained on those, with their coun
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from foretell.graph.graph import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Inflow:
+    """Edges in the order of the nodes they lead to."""
+
+    src: Ints
+    into: Ints
+    """Nodes that any edge leads to."""
+    first: Ints
+    """The first edge of each of them."""
+    count: Ints
+
+    @classmethod
+    def of(cls, src: Ints, dst: Ints) -> Inflow:
+        """From edges in any order."""
+        order = np.argsort(dst, kind="stable")
+        into, first, count = np.unique(dst[order], return_index=True, return_counts=True)
+        return cls(src[order], into, first, count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +49,16 @@ class Round:
 
     def __len__(self) -> int:
         return len(self.own)
+
+    @cached_property
+    def before(self) -> Inflow:
+        """What producers send."""
+        return Inflow.of(self.before_src, self.before_dst)
+
+    @cached_property
+    def after(self) -> Inflow:
+        """What consumers send."""
+        return Inflow.of(self.after_src, self.after_dst)
 
 
 @dataclass(frozen=True, eq=False)

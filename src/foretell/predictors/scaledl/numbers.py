@@ -10,7 +10,7 @@ import numpy as np
 
 from foretell.graph.graph import Floats, Ints
 from foretell.predictors.analytic.rates import GROUPS
-from foretell.predictors.scaledl.context import Context
+from foretell.predictors.scaledl.context import Context, Inflow
 from foretell.predictors.scaledl.form import (
     DISPATCH_S,
     LOG_MICRO,
@@ -29,6 +29,8 @@ from foretell.predictors.scaledl.table import COLUMNS, UNITS, OpTable, alike
 
 _NO_TILES = 1e9
 _LEAST = 1e-9
+_FEW = 4
+"""Edges into a node that are added up one after the other for all nodes at once."""
 
 Array = np.ndarray
 
@@ -40,11 +42,6 @@ class Known:
     keys: Keys
     """Sorted."""
     values: Floats
-
-    def of(self, keys: Keys) -> Floats:
-        """The logarithm of each of `keys`, zero for those that are not here."""
-        found: Floats = np.concatenate([[0.0], self.values])[places(keys, self.keys)]
-        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +101,15 @@ class Ensemble:
         return _Entry.of([m.layers for m in self.members])
 
     @cached_property
+    def _known(self) -> tuple[Keys, Array]:
+        """All keys, and [members, 1 + keys] the logarithm of each, zero before the first."""
+        keys = np.unique(np.concatenate([m.known.keys for m in self.members]))
+        apart = np.zeros((len(self.members), 1 + len(keys)))
+        for number, member in enumerate(self.members):
+            apart[number, places(member.known.keys, keys)] = member.known.values
+        return keys, apart
+
+    @cached_property
     def _cross(self) -> dict[str, Array] | None:
         if any(m.cross is None for m in self.members):
             return None
@@ -132,8 +138,8 @@ class Ensemble:
         log_compute = _log_compute(table, setting.spec, reference, out)
         log_memory = _log_memory(table, setting.spec, reference, out)
         busy = np.logaddexp(SHARPNESS * log_compute, SHARPNESS * log_memory) / SHARPNESS
-        keys = keys_of(table, setting)
-        busy = np.exp(busy + np.array([m.known.of(keys) for m in self.members]))
+        keys, apart = self._known
+        busy = np.exp(busy + apart[:, places(keys_of(table, setting), keys)])
         launched = table.launches * OVERHEAD_S * np.exp(out["overhead"])
         seconds: Floats = launched + busy + table.waits_s
         return seconds
@@ -145,11 +151,8 @@ class Ensemble:
         for i, part in enumerate((context.first, context.second)):
             mine = state[:, part.own]
             heard = _linear(mine, w[f"own.{i}.weight"], w[f"own.{i}.bias"])
-            for way, src, dst in (
-                ("before", part.before_src, part.before_dst),
-                ("after", part.after_src, part.after_dst),
-            ):
-                heard += _mean(state, src, dst, len(part)) @ w[f"{way}.{i}"].swapaxes(1, 2)
+            for way, inflow in (("before", part.before), ("after", part.after)):
+                heard += _mean(state, inflow, len(part)) @ w[f"{way}.{i}"].swapaxes(1, 2)
             state = mine + _silu(heard)
         left = _linear(state, w["leave.weight"], w["leave.bias"])[:, :, 0]
         changed: Floats = MOST_CORRECTION * np.tanh(left.astype(np.float64))
@@ -227,16 +230,22 @@ def _linear(x: Array, weight: Array, bias: Array) -> Array:
     return made
 
 
-def _mean(state: Array, src: Ints, dst: Ints, nodes: int) -> Array:
+def _mean(state: Array, inflow: Inflow, nodes: int) -> Array:
     """Mean of what reaches each node; zero where nothing does."""
-    found = np.zeros((state.shape[0], nodes, state.shape[2]), dtype=state.dtype)
-    if len(src):
-        order = np.argsort(dst, kind="stable")
-        into, first = np.unique(dst[order], return_index=True)
-        sums = np.add.reduceat(state[:, src[order]], first, axis=1)
-        counts = np.diff(np.append(first, len(dst))).astype(state.dtype)
-        found[:, into] = sums / counts[None, :, None]
-    return found
+    members, _, width = state.shape
+    found = np.zeros((nodes, members, width), dtype=state.dtype)
+    if len(inflow.src):
+        flat = state.swapaxes(0, 1).reshape(-1, members * width)
+        sums = flat[inflow.src[inflow.first]]
+        for further in range(1, _FEW):
+            more = np.flatnonzero((inflow.count > further) & (inflow.count <= _FEW))
+            sums[more] += flat[inflow.src[inflow.first[more] + further]]
+        for node in np.flatnonzero(inflow.count > _FEW):
+            first = inflow.first[node]
+            sums[node] = flat[inflow.src[first : first + inflow.count[node]]].sum(0)
+        means = sums / inflow.count[:, None].astype(state.dtype)
+        found[inflow.into] = means.reshape(-1, members, width)
+    return found.swapaxes(0, 1)
 
 
 def _log_compute(
