@@ -19,6 +19,9 @@ NAMES = (
     "repeatability",
     "design",
     "calibrate",
+    "many_devices",
+    "new_devices",
+    "scaledl",
 )
 
 

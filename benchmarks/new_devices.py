@@ -21,9 +21,9 @@ from foretell.fit.splits import by_model, is_model
 from foretell.predictors.scaledl.corpus import Corpus
 from foretell.predictors.scaledl.setting import place_of
 
-_DRAWS = 5
-_STEPS = (0, 1, 3, 10, 30)
-_JUDGED = 800
+_DRAWS = 3
+_STEPS = (0, 10)
+_JUDGED = 400
 
 
 def main() -> None:

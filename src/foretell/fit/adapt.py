@@ -21,10 +21,10 @@ from foretell.predictors.scaledl.setting import place_of
 from foretell.predictors.scaledl.train import Block, Trained
 from foretell.predictors.scaledl.weights import Weights
 
-_NOISE = 0.06
+_NOISE = 0.12
 """Deviation of what even the right embedding leaves, as a logarithm."""
 _PACE = 0.3
-_EMBEDDING = 0.3
+_EMBEDDING = 0.15
 """How far a device's pace and embedding may be from what its specification says."""
 _ROUNDS = 40
 _FOLDS = 5
