@@ -168,6 +168,7 @@ def test_benchmark_prints_the_card_and_judges_measurements(weights: Path, tmp_pa
         (["fit", "--parts", "timm-trian"], "timm-train"),
         (["fit", "--members", "1"], "2 or more"),
         (["fit", "--epochs", "0"], "1 or more"),
+        (["fit", "--workers", "0"], "1 or more"),
         (["adapt", "--device", "x", "--measurements", "/nowhere"], "neither a store"),
         (["benchmark", "--predictor", "analytic"], "--measurements"),
         (["predict", "timm:resnet18", "--predictor", "nothing.safetensors"], "nothing.safetensors"),

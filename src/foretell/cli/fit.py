@@ -128,6 +128,8 @@ def fit(
         raise InputError(f"--members {members} leaves nothing to judge with: use 2 or more")
     if epochs < 1:
         raise InputError(f"--epochs {epochs} fits nothing: use 1 or more")
+    if workers < 1:
+        raise InputError(f"--workers {workers} leaves nobody to do it: use 1 or more")
     plan = Plan(
         data=data_directory(data),
         work=out.with_suffix(".parts"),
