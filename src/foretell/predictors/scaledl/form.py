@@ -26,10 +26,12 @@ OUTPUTS = (
     "share_memory",
     "rho_compute",
     "rho_memory",
-    "share_processors",
-    "share_power",
 )
 """What the network says of an operator."""
+LIMITS = ("share_processors", "share_power")
+"""What a smaller one says, which sees the operator but neither setting nor device: how far devices
+keep their peak is learned from operators timed alone, and holds in whole steps."""
+LIMITS_HIDDEN = 24
 START = {
     "compute": 0.5,
     "memory": 0.3,

@@ -7,12 +7,13 @@
 
 The network sees an operator's shape and the setting, never the amount of work or the device's
 rates. With alpha + beta <= 1 and gamma <= 1, more work never takes less time, and a device with a
-higher peak, bandwidth, cache or power limit is never slower. k belongs to the very kernel, where
-several models have it (known.py). `numbers.py` evaluates the same without torch.
+higher peak, bandwidth, cache or power limit is never slower. k belongs to kernels that several
+models have (known.py). `numbers.py` evaluates the same without torch.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +23,8 @@ from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.scaledl.form import (
     DISPATCH_S,
     HOST_SHARPNESS,
+    LIMITS,
+    LIMITS_HIDDEN,
     LOG_MICRO,
     MOST_RHO,
     OUTPUTS,
@@ -32,6 +35,7 @@ from foretell.predictors.scaledl.form import (
     USUAL_LOG_WATTS,
     USUAL_MATRIX_LEAD,
 )
+from foretell.predictors.scaledl.known import ON_DEVICE
 from foretell.predictors.scaledl.setting import FIRST_UNIT, SETTING_NAMES, VECTOR
 from foretell.predictors.scaledl.table import COLUMNS, UNITS, alike
 
@@ -72,7 +76,13 @@ class Operators:
     reference: Tensor
     """The same of the device whose peers these are."""
     known: Tensor
-    """Index of the correction of the very kernel; 0 if it has none."""
+    """[n, LEVELS] indices of the corrections of the kernel; 0 where it has none."""
+
+    def on_unseen(self) -> Operators:
+        """The same on devices of which nothing is known but the specification."""
+        known = self.known.clone()
+        known[:, ON_DEVICE] = 0
+        return dataclasses.replace(self, device=torch.zeros_like(self.device), known=known)
 
 
 class LayerModel(nn.Module):
@@ -88,17 +98,13 @@ class LayerModel(nn.Module):
         self.name = nn.Embedding(sizes.names + 1, sizes.name_width)
         self.device = nn.Embedding(sizes.devices + 1, sizes.device_width)
         self.known = nn.Embedding(sizes.known + 1, 1)
-        width = (
-            len(COLUMNS)
-            + len(UNITS)
-            + len(SETTING_NAMES)
-            + sizes.group_width
-            + sizes.name_width
-            + sizes.device_width
-        )
-        self.first = nn.Linear(width, sizes.hidden)
+        alone = len(COLUMNS) + len(UNITS) + sizes.group_width + sizes.name_width
+        around = len(SETTING_NAMES) + sizes.device_width
+        self.first = nn.Linear(alone + around, sizes.hidden)
         self.second = nn.Linear(sizes.hidden, sizes.hidden)
         self.last = nn.Linear(sizes.hidden, len(OUTPUTS))
+        self.limits = nn.Linear(alone, LIMITS_HIDDEN)
+        self.limits_last = nn.Linear(LIMITS_HIDDEN, len(LIMITS))
         self.register_buffer("shape_mean", torch.zeros(len(COLUMNS)))
         self.register_buffer("shape_scale", torch.ones(len(COLUMNS)))
         self.host = nn.Linear(len(SETTING_NAMES) + sizes.device_width, 1)
@@ -106,34 +112,42 @@ class LayerModel(nn.Module):
         nn.init.normal_(self.name.weight, std=0.3)
         nn.init.zeros_(self.device.weight)
         nn.init.zeros_(self.known.weight)
-        nn.init.normal_(self.last.weight, std=0.01)
+        for last, outputs in ((self.last, OUTPUTS), (self.limits_last, LIMITS)):
+            nn.init.normal_(last.weight, std=0.01)
+            with torch.no_grad():
+                last.bias.copy_(torch.tensor([START.get(name, 0.0) for name in outputs]))
         nn.init.zeros_(self.host.weight)
         nn.init.zeros_(self.host.bias)
-        with torch.no_grad():
-            self.last.bias.copy_(torch.tensor([START.get(name, 0.0) for name in OUTPUTS]))
 
     def hidden(self, ops: Operators) -> Tensor:
         """What the network makes of each operator."""
-        unit = nn.functional.one_hot(alike(ops.unit), len(UNITS)).to(ops.shape.dtype)
-        parts = (
-            (ops.shape - self.shape_mean) * self.shape_scale,
-            unit,
-            ops.setting,
-            self.group(ops.group),
-            self.name(ops.name),
-            self.device(ops.device),
-        )
+        parts = (self._alone(ops), ops.setting, self.device(ops.device))
         first = nn.functional.silu(self.first(torch.cat(parts, 1)))
         return first + nn.functional.silu(self.second(first))
+
+    def _alone(self, ops: Operators) -> Tensor:
+        """The operators themselves, wherever they run."""
+        parts = (
+            (ops.shape - self.shape_mean) * self.shape_scale,
+            nn.functional.one_hot(alike(ops.unit), len(UNITS)).to(ops.shape.dtype),
+            self.group(ops.group),
+            self.name(ops.name),
+        )
+        return torch.cat(parts, 1)
+
+    def _limits(self, ops: Operators) -> dict[str, Tensor]:
+        made = self.limits_last(nn.functional.silu(self.limits(self._alone(ops))))
+        return dict(zip(LIMITS, made.unbind(1), strict=True))
 
     def seconds(self, ops: Operators, hidden: Tensor | None = None) -> Tensor:
         """Time of every operator."""
         made = self.last(self.hidden(ops) if hidden is None else hidden)
-        out = dict(zip(OUTPUTS, made.unbind(1), strict=True))
+        out = dict(zip(OUTPUTS, made.unbind(1), strict=True)) | self._limits(ops)
         log_compute = self._log_compute(ops, out)
         log_memory = self._log_memory(ops, out)
         busy = torch.logaddexp(SHARPNESS * log_compute, SHARPNESS * log_memory) / SHARPNESS
-        busy = torch.exp(busy + self.known(ops.known)[:, 0] * (ops.known > 0))
+        apart = (self.known(ops.known)[:, :, 0] * (ops.known > 0)).sum(1)
+        busy = torch.exp(busy + apart)
         return ops.launches * OVERHEAD_S * torch.exp(out["overhead"]) + busy + ops.waits_s
 
     def _log_compute(self, ops: Operators, out: dict[str, Tensor]) -> Tensor:

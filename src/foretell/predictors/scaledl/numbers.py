@@ -13,6 +13,7 @@ from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.scaledl.context import Context, Inflow
 from foretell.predictors.scaledl.form import (
     DISPATCH_S,
+    LIMITS,
     LOG_MICRO,
     MOST_CORRECTION,
     MOST_RHO,
@@ -24,13 +25,15 @@ from foretell.predictors.scaledl.form import (
     USUAL_MATRIX_LEAD,
 )
 from foretell.predictors.scaledl.known import Keys, keys_of, places
-from foretell.predictors.scaledl.setting import FIRST_UNIT, SETTING_NAMES, VECTOR, Setting
+from foretell.predictors.scaledl.setting import FIRST_UNIT, VECTOR, Setting
 from foretell.predictors.scaledl.table import COLUMNS, UNITS, OpTable, alike
 
 _NO_TILES = 1e9
 _LEAST = 1e-9
 _FEW = 4
 """Edges into a node that are added up one after the other for all nodes at once."""
+
+_LINEAR = ("weight", "bias")
 
 Array = np.ndarray
 
@@ -69,19 +72,21 @@ class Ensemble:
         self, table: OpTable, setting: Setting, context: Context | None = None
     ) -> Floats:
         """[members, kernels] logarithms of the time of every kernel of a step."""
-        hidden = self._hidden(table, setting)
-        logs = np.log(self._row_seconds(hidden, table, setting))[:, table.row]
+        names = self._names(table)
+        hidden = self._hidden(table, setting, names)
+        logs = np.log(self._row_seconds(hidden, table, setting, names))[:, table.row]
         if context is not None and self._cross is not None:
             logs = logs + self._change(hidden, context)[:, context.place]
         return logs
 
     def row_seconds(self, table: OpTable, setting: Setting) -> Floats:
         """[members, rows] time of every row of a table by the layer model alone."""
-        return self._row_seconds(self._hidden(table, setting), table, setting)
+        names = self._names(table)
+        return self._row_seconds(self._hidden(table, setting, names), table, setting, names)
 
     def changes(self, table: OpTable, setting: Setting, context: Context) -> Floats:
         """[members, surroundings] logarithms by which surroundings change times."""
-        return self._change(self._hidden(table, setting), context)
+        return self._change(self._hidden(table, setting, self._names(table)), context)
 
     def dispatch_s(self, setting: Setting) -> Floats:
         """[members] host time of one launch."""
@@ -96,9 +101,17 @@ class Ensemble:
         found: Floats = member.layers["device.weight"][member.devices.get(setting.device, 0)]
         return found
 
+    def _names(self, table: OpTable) -> Ints:
+        """[members, rows] embeddings of the names of the rows."""
+        return np.array([[m.names.get(n, 0) for n in table.name] for m in self.members])
+
     @cached_property
     def _entry(self) -> _Entry:
-        return _Entry.of([m.layers for m in self.members])
+        return _Entry.of([m.layers for m in self.members], "first")
+
+    @cached_property
+    def _limits_entry(self) -> _Entry:
+        return _Entry.of([m.layers for m in self.members], "limits")
 
     @cached_property
     def _known(self) -> tuple[Keys, Array]:
@@ -117,29 +130,37 @@ class Ensemble:
 
     @cached_property
     def _rest(self) -> dict[str, Array]:
-        names = ("second.weight", "second.bias", "last.weight", "last.bias")
+        names = [f"{n}.{of}" for n in ("second", "last", "limits_last") for of in _LINEAR]
         return _stacked([{n: m.layers[n] for n in names} for m in self.members])
 
-    def _hidden(self, table: OpTable, setting: Setting) -> Array:
+    @cached_property
+    def _around(self) -> Array:
+        """[members, numbers of setting and device, width] what they add in the first layer."""
+        count = self._entry.inputs
+        return _stacked([{"": m.layers["first.weight"].T[count:]} for m in self.members])[""]
+
+    def _hidden(self, table: OpTable, setting: Setting, names: Ints) -> Array:
         """[members, rows, width] what the networks make of every row."""
-        entry, w = self._entry, self._rest
-        names = [[m.names.get(n, 0) for n in table.name] for m in self.members]
-        device = [self._device(m, setting) for m in self.members]
-        first = _silu(entry.first(table, setting, np.array(names), np.array(device)))
-        second = first @ w["second.weight"].swapaxes(1, 2) + w["second.bias"][:, None, :]
-        hidden: Array = first + _silu(second)
+        w = self._rest
+        around = [np.append(setting.features, self._device(m, setting)) for m in self.members]
+        same = np.einsum("ms,msw->mw", np.array(around, dtype=np.float32), self._around)
+        first = _silu(self._entry.alone(table, names) + same[:, None, :])
+        hidden: Array = first + _silu(_linear(first, w["second.weight"], w["second.bias"]))
         return hidden
 
-    def _row_seconds(self, hidden: Array, table: OpTable, setting: Setting) -> Floats:
+    def _row_seconds(self, hidden: Array, table: OpTable, setting: Setting, names: Ints) -> Floats:
         w = self._rest
-        made = hidden @ w["last.weight"].swapaxes(1, 2) + w["last.bias"][:, None, :]
-        out = dict(zip(OUTPUTS, np.moveaxis(made.astype(np.float64), 2, 0), strict=True))
+        made = _linear(hidden, w["last.weight"], w["last.bias"])
+        small = _silu(self._limits_entry.alone(table, names))
+        limits = _linear(small, w["limits_last.weight"], w["limits_last.bias"])
+        both = np.concatenate([made, limits], 2).astype(np.float64)
+        out = dict(zip((*OUTPUTS, *LIMITS), np.moveaxis(both, 2, 0), strict=True))
         reference = self.reference["cpu" if setting.is_cpu else "gpu"]
         log_compute = _log_compute(table, setting.spec, reference, out)
         log_memory = _log_memory(table, setting.spec, reference, out)
         busy = np.logaddexp(SHARPNESS * log_compute, SHARPNESS * log_memory) / SHARPNESS
         keys, apart = self._known
-        busy = np.exp(busy + apart[:, places(keys_of(table, setting), keys)])
+        busy = np.exp(busy + apart[:, places(keys_of(table, setting), keys)].sum(2))
         launched = table.launches * OVERHEAD_S * np.exp(out["overhead"])
         seconds: Floats = launched + busy + table.waits_s
         return seconds
@@ -161,7 +182,7 @@ class Ensemble:
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
-    """The first layer with everything folded in that does not depend on the step."""
+    """A first layer with everything folded in that does not depend on the step."""
 
     shape: Array
     """[columns, members x width]."""
@@ -171,46 +192,39 @@ class _Entry:
     group: Array
     name: Array
     """[members, kinds, width] what each kind adds."""
-    setting: Array
-    device: Array
-    """[members, numbers, width]."""
+    inputs: int
+    """Of the layer that describe the operator itself; others may follow."""
 
     @classmethod
-    def of(cls, members: Sequence[Mapping[str, Floats]]) -> _Entry:
-        """From the weights of all members."""
+    def of(cls, members: Sequence[Mapping[str, Floats]], layer: str) -> _Entry:
+        """From the weights of a layer of all members."""
         made: dict[str, list[Floats]] = {}
         for w in members:
-            widths = [len(COLUMNS), len(UNITS), len(SETTING_NAMES)]
-            widths += [w[f"{n}.weight"].shape[1] for n in ("group", "name", "device")]
-            first = w["first.weight"].T
-            shape, unit, setting, group, name, device = np.split(first, np.cumsum(widths)[:-1])
+            widths = [len(COLUMNS), len(UNITS)]
+            widths += [w[f"{n}.weight"].shape[1] for n in ("group", "name")]
+            *parts, _ = np.split(w[f"{layer}.weight"].T, np.cumsum(widths))
+            shape, unit, group, name = parts
             shape = shape * w["shape_scale"][:, None]
-            parts = {
+            found = {
                 "shape": shape,
-                "base": w["first.bias"] - w["shape_mean"] @ shape,
+                "base": w[f"{layer}.bias"] - w["shape_mean"] @ shape,
                 "unit": unit,
                 "group": w["group.weight"][: len(GROUPS)] @ group,
                 "name": _padded(w["name.weight"] @ name, members),
-                "setting": setting,
-                "device": device,
             }
-            for key, value in parts.items():
+            for key, value in found.items():
                 made.setdefault(key, []).append(value)
         stacked = {key: np.array(values, dtype=np.float32) for key, values in made.items()}
         stacked["shape"] = np.concatenate(list(stacked["shape"]), axis=1)
-        return cls(**stacked)
+        return cls(**stacked, inputs=sum(widths))
 
-    def first(self, table: OpTable, setting: Setting, names: Ints, device: Floats) -> Array:
-        """[members, rows, width] before the first nonlinearity."""
+    def alone(self, table: OpTable, names: Ints) -> Array:
+        """[members, rows, width] what the operators themselves give."""
         members, width = self.base.shape
-        rows = len(table)
         product = table.shape.astype(np.float32) @ self.shape
-        found = product.reshape(rows, members, width).swapaxes(0, 1)
-        same = self.base + np.einsum("s,msw->mw", setting.features.astype(np.float32), self.setting)
-        same = same + np.einsum("md,mdw->mw", device.astype(np.float32), self.device)
-        found = (
-            found + self.unit[:, alike(table.unit)] + self.group[:, table.group] + same[:, None, :]
-        )
+        found = product.reshape(len(table), members, width).swapaxes(0, 1)
+        found = found + self.unit[:, alike(table.unit)] + self.group[:, table.group]
+        found += self.base[:, None, :]
         made: Array = found + np.take_along_axis(self.name, names[:, :, None], axis=1)
         return made
 

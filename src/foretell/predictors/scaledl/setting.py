@@ -26,6 +26,7 @@ SETTING_NAMES = (
     "alone",
     *(f"torch_{major}_{minor}" for major, minor in RELEASES),
 )
+_FIRST_RELEASE = len(SETTING_NAMES) - len(RELEASES)
 DEVICE_NAMES = (
     "log_bandwidth",
     "log_l2_bytes",
@@ -62,9 +63,13 @@ class Setting:
     @property
     def is_old(self) -> bool:
         """Whether PyTorch was older than 2."""
-        first = SETTING_NAMES.index(f"torch_{RELEASES[0][0]}_{RELEASES[0][1]}")
         old = [major < 2 for major, _ in RELEASES]
-        return bool(self.features[first:][old].sum() > 0.5)
+        return bool(self.features[_FIRST_RELEASE:][old].sum() > 0.5)
+
+    @property
+    def release(self) -> int:
+        """The nearest of RELEASES; -1 for operators timed one by one."""
+        return -1 if self.is_alone else int(self.features[_FIRST_RELEASE:].argmax())
 
     @property
     def trains(self) -> bool:

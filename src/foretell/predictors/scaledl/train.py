@@ -14,7 +14,7 @@ from foretell.cluster import device as device_of
 from foretell.graph.graph import Floats, Ints
 from foretell.predictors.scaledl.corpus import Corpus, entries, slices
 from foretell.predictors.scaledl.cross import CrossLayer, batch_of
-from foretell.predictors.scaledl.known import Keys, keys_of_corpus, places, shared_keys
+from foretell.predictors.scaledl.known import LEVELS, Keys, keys_of_corpus, places, shared_keys
 from foretell.predictors.scaledl.layers import LayerModel, Operators, Sizes, step_seconds
 from foretell.predictors.scaledl.setting import make_setting
 
@@ -115,7 +115,7 @@ class Block:
             known=torch.tensor(
                 places(keys_of_corpus(corpus), known)
                 if len(known)
-                else np.zeros(len(corpus.op), dtype=np.int64)
+                else np.zeros((len(corpus.op), LEVELS), dtype=np.int64)
             ),
         )
 
@@ -161,7 +161,7 @@ class Block:
         if forget_known:
             batch = dataclasses.replace(batch, known=torch.zeros_like(batch.known))
         if unseen:
-            batch = dataclasses.replace(batch, device=torch.zeros_like(batch.device))
+            batch = batch.on_unseen()
             device = torch.zeros_like(device)
         dispatch_s = model.dispatch_s(self.setting[setting], device)
         hidden = model.hidden(batch)

@@ -18,7 +18,7 @@ from foretell.graph.graph import Floats
 from foretell.predictors.scaledl.numbers import Ensemble, Known, Member
 from foretell.predictors.scaledl.together import Jobs
 
-FORMAT = 2
+FORMAT = 3
 _LAYERS, _CROSS, _KNOWN = "layers", "cross", "known"
 _REFERENCE, _SEEN, _TOGETHER = "reference", "seen", "together"
 
