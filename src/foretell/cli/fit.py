@@ -27,6 +27,13 @@ def fit(
         Optional[str],
         typer.Option(help="Parts to fit to, with commas; all unless given."),
     ] = None,
+    measurements: Annotated[
+        Optional[list[Path]],
+        typer.Option(
+            help="Store directory or .parquet file of 'measure' to fit to as well; may be given "
+            "again."
+        ),
+    ] = None,
     members: Annotated[
         int,
         typer.Option(
@@ -134,6 +141,7 @@ def fit(
         data=data_directory(data),
         work=out.with_suffix(".parts"),
         parts=chosen,
+        measurements=tuple(measurements or ()),
         members=members,
         effort=Effort(epochs=epochs, cross=cross, seed=seed),
         devices_out=devices_out,

@@ -26,6 +26,7 @@ from foretell.fit.members import (
     seen_cells,
     summary,
 )
+from foretell.fit.own import own_records
 from foretell.fit.side_by_side import Task, fit_all
 from foretell.fit.sources import PARTS
 from foretell.fit.splits import is_model
@@ -38,9 +39,11 @@ from foretell.predictors.scaledl.predictor import ScaleDLPredictor
 from foretell.predictors.scaledl.train import Effort, references
 from foretell.predictors.scaledl.weights import Weights
 
-_COUNTS = {"timm-train": (1.0, 1.0), "timm-infer": (1.0, 0.3)}
-"""Weight of a step, and share of the steps drawn in an epoch."""
-_OPERATOR = (0.3, 1.0)
+_OWN = "own"
+_SHARES = {"timm-infer": 0.3}
+"""Of the rows drawn in an epoch, where not all are."""
+_STEP, _OPERATOR = 1.0, 0.3
+"""Weights of a step and of a single operator."""
 _DRAWN = 2000
 _ANYTHING = (0.3, 3.0)
 """Interval of distributed forecasts when no job was looked at."""
@@ -55,6 +58,8 @@ class Plan:
     work: Path
     """Where members are kept until all are there."""
     parts: Sequence[str] = tuple(PARTS)
+    measurements: Sequence[Path] = ()
+    """Stores or .parquet files of 'foretell measure'."""
     members: int = 5
     effort: Effort = field(default_factory=Effort)
     devices_out: bool = True
@@ -68,22 +73,25 @@ class Plan:
 
 def read_parts(plan: Plan, tell: Tell) -> tuple[Corpus, dict[str, Any]]:
     """The corpus of all parts, and what is in it."""
-    corpora, about = [], {}
-    for name in plan.parts:
-        records = PARTS[name].records(plan.data)
+    corpora: list[Corpus] = []
+    about: dict[str, dict[str, Any]] = {}
+    found = [(name, PARTS[name].records(plan.data)) for name in plan.parts]
+    if plan.measurements:
+        found.append((_OWN, own_records(plan.measurements)))
+    for name, records in found:
         if plan.limit is not None:
             records = records[:: max(1, len(records) // plan.limit)]
         corpus, rejects = cached_corpus(name, records, plan.workers, _share_of(name, tell))
-        weight, share = _COUNTS.get(name, _OPERATOR)
-        everywhere = np.ones(len(corpus))
         corpora.append(
-            dataclasses.replace(corpus, weight=weight * everywhere, share=share * everywhere)
+            dataclasses.replace(
+                corpus,
+                weight=np.where(is_model(corpus), _STEP, _OPERATOR),
+                share=np.full(len(corpus), _SHARES.get(name, 1.0)),
+            )
         )
-        about[name] = {
-            "rows": len(corpus),
-            "rejected": len(rejects),
-            "commit": source(name.partition("-")[0]).commit,
-        }
+        about[name] = {"rows": len(corpus), "rejected": len(rejects)}
+        if name != _OWN:
+            about[name]["commit"] = source(name.partition("-")[0]).commit
         tell(name, 1.0)
     return joined(corpora), about
 

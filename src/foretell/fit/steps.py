@@ -9,6 +9,7 @@ from foretell.api import Case, workload_of
 from foretell.cluster import Device
 from foretell.data import Record, Reject
 from foretell.errors import ForetellError
+from foretell.fit.own import described
 from foretell.predictors.assemble import slowest
 from foretell.workload import Workload
 
@@ -38,7 +39,8 @@ def case_of(record: Record) -> Case:
     """What a record measured, as a case; timm trains with momentum."""
     options = record.case_options()
     if record.device and record.devices == 1:
-        options.setdefault("cluster", record.device)
+        told = described(record)
+        options.setdefault("cluster", record.device if told is None else told.vendor)
     if record.source == "timm" and options.get("mode") == "train":
         options.setdefault("optimizer", "momentum")
     return Case.from_mapping(options)
@@ -70,7 +72,7 @@ def _step(record: Record) -> Step:
                 f"{record.model} was measured with {measured / 1e6:g} M parameters and has "
                 f"{found / 1e6:.2f} M today"
             )
-    return Step(record, workload, slowest(cluster))
+    return Step(record, workload, described(record) or slowest(cluster))
 
 
 def one_thread() -> None:

@@ -15,7 +15,7 @@ from foretell.cluster import device
 from foretell.fit.members import member_of
 from foretell.predictors.scaledl.corpus import CorpusBuilder
 from foretell.predictors.scaledl.cross import ContextBatch, CrossLayer, RoundBatch
-from foretell.predictors.scaledl.known import keys_of, keys_of_corpus, shared_keys
+from foretell.predictors.scaledl.known import ON_DEVICE, keys_of, keys_of_corpus, shared_keys
 from foretell.predictors.scaledl.layers import LayerModel, Sizes
 from foretell.predictors.scaledl.numbers import Ensemble
 from foretell.predictors.scaledl.setting import SETTING_NAMES, Setting, make_setting
@@ -217,9 +217,22 @@ def test_a_kernel_is_told_apart_when_three_models_have_it() -> None:
         builder.add(table, count, here, 1.0, key=f"model {number}", label="")
     corpus = builder.build()
     keys = keys_of_corpus(corpus)
-    assert set(shared_keys(corpus, np.arange(3), keys)) == set(keys_of(table, here))
+    mine = keys_of(table, here)
+    assert set(shared_keys(corpus, np.arange(3), keys)) == set(mine.ravel())
     assert not len(shared_keys(corpus, np.arange(2), keys))
-    assert not set(keys_of(table, here)) & set(keys_of(table, elsewhere))
+    assert not set(mine.ravel()) & set(keys_of(table, elsewhere).ravel())
+    assert len(np.unique(mine[:, 0])) > len(np.unique(mine[:, 1]))
+
+
+def test_what_is_told_apart_on_one_device_says_nothing_of_another() -> None:
+    workload, _ = workload_of(Case(model=MODELS[0], batch=4, cluster="rtx3090"))
+    table = table_of(workload.step, "fp32", compiled=False)
+    mine, other = (
+        keys_of(table, make_setting(device(name), mode="train")) for name in ("rtx3090", "rtx4090")
+    )
+    same = (mine == other).all(0)
+    assert same[:ON_DEVICE].all()
+    assert not (mine[:, ON_DEVICE] == other[:, ON_DEVICE]).any()
 
 
 def test_a_version_between_two_measured_ones_is_some_of_each() -> None:
