@@ -59,8 +59,8 @@ def _of_device(corpus: Corpus, device: str, kept: Path) -> list[str]:
                 order = rng.permutation(rows)
                 shown, rest = order[:steps], order[steps:]
                 rest = rest[~np.isin(models[rest], models[shown])][:_JUDGED]
-                trained, pace = adapt_member(member, corpus, device, shown)
-                said = trained.predict(corpus, rest) * np.exp(pace)
+                trained = adapt_member(member, corpus, device, shown)
+                said = trained.predict(corpus, rest)
                 ratio = said / corpus.measured_s[rest]
                 e = summary(ratio)
                 found = [f"{100 * e[k]:.2f}" for k in ("mean", "median", "p90", "max")]

@@ -16,6 +16,7 @@ from foretell.data.store import Store
 from foretell.predictors.scaledl import ScaleDLPredictor
 from foretell.predictors.scaledl.weights import load_weights
 
+EPOCHS = 120
 SMALL = ["--parts", "timm-train", "--members", "2", "--no-devices-out", "--no-jobs"]
 
 
@@ -29,7 +30,7 @@ def run(*arguments: object) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def weights(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("fit") / "small.safetensors"
-    told = run("fit", "--data", published, *SMALL, "--epochs", 60, "--out", out)
+    told = run("fit", "--data", published, *SMALL, "--epochs", EPOCHS, "--out", out)
     data = told["data"]
     assert isinstance(data, dict)
     assert data["timm-train"]["rows"] == 24
@@ -52,7 +53,7 @@ def test_an_interrupted_fit_goes_on_and_ends_the_same(weights: Path, published: 
     (kept,) = weights.with_suffix(".parts").glob("*/member-0.safetensors")
     stamp = kept.stat().st_mtime_ns
     kept.with_name("member-1.npz").unlink()
-    run("fit", "--data", published, *SMALL, "--epochs", 60, "--out", weights)
+    run("fit", "--data", published, *SMALL, "--epochs", EPOCHS, "--out", weights)
     assert kept.stat().st_mtime_ns == stamp
     again = load_weights(weights).ensemble.members
     assert (again[0].layers["last.weight"] == before).all()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from foretell.calibrate.spread import LEAST_CASES, spread_of
 from foretell.calibrate.together import fit_together
 from foretell.cluster import Device
 from foretell.data import Record
@@ -17,23 +18,23 @@ from foretell.graph.graph import Bools, Floats
 from foretell.predictors.analytic import AnalyticPredictor
 from foretell.predictors.analytic.constants import FamilyConstants
 from foretell.predictors.analytic.fit import Evidence, evidence_of, fit_with_noise, sample_of
-from foretell.predictors.assemble import Spread
+from foretell.predictors.analytic.rates import GROUPS
+from foretell.predictors.scaledl import ScaleDLPredictor
 
 MODES = ("train", "infer")
 _FOLDS = 8
 _STEP_WEIGHT = 4.0
 """Operators that one whole step counts for: forecasts are of steps."""
-_LEAST = 3
-_Z_90 = 1.645
-_LEAST_SPREAD = 0.03
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Calibration:
     """A predictor fitted to one machine, and how well."""
 
-    predictor: AnalyticPredictor
+    predictor: AnalyticPredictor | ScaleDLPredictor
     device: Device
+    copy_bytes_per_s: float
+    """Rate of copies into the buffers that processes exchange."""
     operators: int
     steps: int
     """Whole steps of one process."""
@@ -55,20 +56,21 @@ def fit_machine(records: Sequence[Record], device: Device) -> Calibration:
     alone = [r for r in runs if r.job[1].is_single_device]
     shared = [r for r in runs if not r.job[1].is_single_device]
     is_step = np.array([not r.case.model.startswith("op:") for r in alone], dtype=np.bool_)
-    if len(alone) < _LEAST:
+    if len(alone) < LEAST_CASES:
         raise CannotError(
             f"{len(alone)} measurements on {device.id} are too few to fit constants: "
-            f"measure {_LEAST} or more"
+            f"measure {LEAST_CASES} or more"
         )
     evidence = evidence_of([sample_of(r.job[0], device, r.time_s) for r in alone])
     prior = shipped.constants_for(alone[0].job[0].recipe, device)
     fitted = _fit(evidence, is_step, prior)
     predictor = _with_family(shipped, device, fitted)
     after = _held_out(evidence, is_step, [r.case.model for r in alone], prior)
-    spreads = {f"{device.family}/{mode}": _spread(np.log(after)) for mode in MODES}
-    together = fit_together(predictor, device, shared, records)
+    spreads = {f"{device.family}/{mode}": spread_of(np.log(after)) for mode in MODES}
+    copy_bytes_per_s = _copy_bytes_per_s(fitted, device) if shared else float("inf")
+    together = fit_together(predictor, device, shared, records, copy_bytes_per_s)
     if together:
-        spreads[f"{device.family}/together"] = _spread(np.log(together.ratios))
+        spreads[f"{device.family}/together"] = spread_of(np.log(together.ratios))
     constants = dataclasses.replace(
         predictor.constants,
         spreads={**predictor.constants.spreads, **spreads},
@@ -78,6 +80,7 @@ def fit_machine(records: Sequence[Record], device: Device) -> Calibration:
     return Calibration(
         predictor=AnalyticPredictor(constants),
         device=device,
+        copy_bytes_per_s=copy_bytes_per_s,
         operators=int((~is_step).sum()),
         steps=int(is_step.sum()),
         shared_steps=len(shared),
@@ -91,6 +94,12 @@ def fit_machine(records: Sequence[Record], device: Device) -> Calibration:
 def _fit(evidence: Evidence, is_step: Bools, prior: FamilyConstants) -> FamilyConstants:
     weight = np.where(is_step, _STEP_WEIGHT, 1.0)
     return fit_with_noise(evidence, prior, weight=weight).constants
+
+
+def _copy_bytes_per_s(constants: FamilyConstants, device: Device) -> float:
+    """Copies read and write every byte once."""
+    share = float(constants.memory[GROUPS.index("copy")])
+    return device.memory_bandwidth_bytes_per_s * share / 2
 
 
 def _held_out(
@@ -131,13 +140,3 @@ def _provenance(runs: Sequence[Run], device: Device) -> dict[str, object]:
     own = {f"{device.family}/{mode}": {"precisions": precisions} for mode in MODES}
     calibrated = {"device": device.id, "name": device.name, "runs": len(runs)}
     return {**shipped, "evidence": {**evidence, **own}, "calibrated": calibrated}
-
-
-def _spread(logs: Floats) -> Spread:
-    """90 % interval of measured over predicted, from few logarithms of the reverse."""
-    if len(logs) < _LEAST:
-        return Spread(low=0.5, high=2.0)
-    # Few cases know their own spread badly: Student's t, roughly.
-    reach = _Z_90 * (1 + 1.5 / len(logs)) * float(np.sqrt(np.mean(logs**2)))
-    reach = max(reach, _LEAST_SPREAD)
-    return Spread(low=float(np.exp(-reach)), high=float(np.exp(reach)))

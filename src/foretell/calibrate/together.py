@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -17,9 +18,8 @@ from foretell.data import Record
 from foretell.design.known import Run
 from foretell.graph.graph import Floats
 from foretell.parallel import OpTimes, Placed, place, run_step
-from foretell.predictors.analytic import AnalyticPredictor
 from foretell.predictors.analytic.constants import Together
-from foretell.predictors.analytic.rates import GROUPS
+from foretell.workload import Workload
 
 _FITTED = ("slowdown", "contention", "exchange_factor")
 _USUAL = np.log([1.05, 0.3, 1.2])
@@ -40,18 +40,27 @@ class SharedFit:
     """Predicted over measured of every step."""
 
 
+class TimesOperators(Protocol):
+    """A predictor that says how long each operator takes."""
+
+    def op_times(self, workload: Workload, device: Device) -> OpTimes:
+        """Of the step on one device, in execution order."""
+        ...
+
+
 def fit_together(
-    predictor: AnalyticPredictor, device: Device, runs: Sequence[Run], records: Sequence[Record]
+    predictor: TimesOperators,
+    device: Device,
+    runs: Sequence[Run],
+    records: Sequence[Record],
+    copy_bytes_per_s: float,
 ) -> SharedFit | None:
     """How processes of the device do together; None where nothing of the kind was measured."""
     times = _collectives(device, records)
     links = {link.id: fit_link(rows, link, device, ranks) for (link, ranks), rows in times.items()}
     if not links and not runs:
         return None
-    start = Together(
-        links=CommConstants(links=links),
-        copy_bytes_per_s=_copy_bytes_per_s(predictor, device, runs),
-    )
+    start = Together(links=CommConstants(links=links), copy_bytes_per_s=copy_bytes_per_s)
     steps = [_alone(r, predictor) for r in runs]
     measured_s = np.array([r.time_s for r in runs])
     constants = _fitted(steps, np.log(measured_s), start)
@@ -84,15 +93,6 @@ def _link_of(cluster: Cluster) -> Link:
     return group.network_link if cluster.total_nodes > 1 else group.gpu_link
 
 
-def _copy_bytes_per_s(predictor: AnalyticPredictor, device: Device, runs: Sequence[Run]) -> float:
-    """Copies read and write every byte once."""
-    if not runs:
-        return float("inf")
-    constants = predictor.constants_for(runs[0].job[0].recipe, device)
-    share = float(constants.memory[GROUPS.index("copy")])
-    return device.memory_bandwidth_bytes_per_s * share / 2
-
-
 @dataclass(frozen=True, eq=False)
 class _Alone:
     """A step laid out on its devices, with the times of operators when nobody else computes."""
@@ -101,7 +101,7 @@ class _Alone:
     times: OpTimes
 
 
-def _alone(run: Run, predictor: AnalyticPredictor) -> _Alone:
+def _alone(run: Run, predictor: TimesOperators) -> _Alone:
     workload, cluster = run.job
     placed = place(workload, cluster)
     return _Alone(placed, predictor.op_times(placed.local, cluster.devices[0]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 
 import typer
 
-from foretell.cli.usage import numbers, whole_number
+from foretell.cli.usage import need_extra, numbers, whole_number
 from foretell.errors import InputError
 
 if TYPE_CHECKING:
@@ -73,12 +73,17 @@ def calibrate(
 
     from foretell.calibrate import Campaign, fit_machine
     from foretell.cli.show import print_line
-    from foretell.data.export import check_place, whole_file
+    from foretell.data.export import check_place
     from foretell.data.store import Store, default_store
     from foretell.units import parse_duration
 
-    if out.suffix != ".json":
-        raise InputError(f"--out {str(out)!r} must end in .json, so that --predictor knows it")
+    if out.suffix not in (".json", ".safetensors"):
+        raise InputError(
+            f"--out {str(out)!r} must end in .safetensors (the learned predictor) or .json (the "
+            "analytic one), so that --predictor knows it"
+        )
+    if out.suffix == ".safetensors":
+        need_extra("torch_geometric", "calibrating the learned predictor", "fit")
     check_place(out, "--out")
     worlds = _worlds(numbers("nproc", nproc), hosts or [], threads)
     campaign = Campaign(
@@ -90,12 +95,22 @@ def calibrate(
     )
     turns = _run(campaign)
     found = fit_machine(campaign.records(), worlds[0].device)
-    with whole_file(out, binary=False) as stream:
-        stream.write(found.predictor.constants.to_json())
+    if out.suffix == ".safetensors":
+        found = _learned(found, campaign)
+    found.predictor.save(out)
     if json_output:
         print_line(json.dumps(_plain(found, turns, campaign, out)))
     else:
         _show(found, turns, campaign, out)
+
+
+def _learned(found: Calibration, campaign: Campaign) -> Calibration:
+    from foretell.calibrate.learned import fit_learned
+    from foretell.cli.show import progress
+    from foretell.predictors.scaledl import ScaleDLPredictor
+
+    with progress("fitting the learned predictor"):
+        return fit_learned(campaign.records(), found.device, found, ScaleDLPredictor.shipped())
 
 
 def _worlds(counts: list[int], hosts: list[str], threads: int) -> list[World]:

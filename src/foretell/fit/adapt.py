@@ -1,4 +1,4 @@
-"""A few measurements on a device: its embedding and its pace, everything else as it was."""
+"""A few measurements on a device: its embedding and its paces, everything else as it was."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from foretell.fit.members import member_of, seen_cells
+from foretell.fit.splits import is_model
 from foretell.fit.spreads import interval
 from foretell.graph.graph import Floats, Ints
+from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.scaledl.corpus import Corpus
 from foretell.predictors.scaledl.cross import CrossLayer
 from foretell.predictors.scaledl.layers import LayerModel, Sizes
@@ -23,9 +25,14 @@ from foretell.predictors.scaledl.weights import Weights
 
 _NOISE = 0.12
 """Deviation of what even the right embedding leaves, as a logarithm."""
-_PACE = 0.3
+_PACE, _GROUP_PACE = 0.3, 0.1
 _EMBEDDING = 0.15
-"""How far a device's pace and embedding may be from what its specification says."""
+"""How far a device's pace, that of one group of operators, and its embedding may be from what its
+specification says."""
+_STEP_WEIGHT = 4.0
+"""Operators timed alone that one whole step counts for: forecasts are of steps."""
+_LIKE = 2.0
+"""How much better the embedding of a known device must do than that of unseen ones."""
 _ROUNDS = 40
 _FOLDS = 5
 
@@ -46,9 +53,10 @@ def adapt(weights: Weights, corpus: Corpus, device: str) -> Adapted:
     rows = np.arange(len(corpus))
     made = _made(weights, corpus, device, rows)
     before = _said(weights, corpus, rows) / corpus.measured_s
-    fold = rows % min(_FOLDS, len(rows))
+    models = {key: i for i, key in enumerate(dict.fromkeys(corpus.keys))}
+    fold = np.array([models[key] for key in corpus.keys]) % _FOLDS
     after = before.copy()
-    if len(rows) > 1:
+    if len(models) > 1:
         for number in np.unique(fold):
             others = _made(weights, corpus, device, rows[fold != number])
             mine = rows[fold == number]
@@ -58,51 +66,69 @@ def adapt(weights: Weights, corpus: Corpus, device: str) -> Adapted:
 
 def _made(weights: Weights, corpus: Corpus, device: str, rows: Ints) -> Weights:
     found = [adapt_member(m, corpus, device, rows) for m in weights.ensemble.members]
-    members = [member_of(trained) for trained, _ in found]
-    pace = float(np.mean([own for _, own in found]))
+    paces = [trained.paces.numpy() for trained in found if trained.paces is not None]
+    own = {device: np.mean(paces, axis=0)} if paces else {}
     return dataclasses.replace(
         weights,
-        ensemble=Ensemble(members, weights.ensemble.reference),
-        paces={**weights.paces, device: pace},
+        ensemble=Ensemble([member_of(trained) for trained in found], weights.ensemble.reference),
+        paces={**weights.paces, **own},
     )
 
 
-def adapt_member(member: Member, corpus: Corpus, device: str, rows: Ints) -> tuple[Trained, float]:
-    """One member that knows the device, and the logarithm its times are longer by."""
-    trained = trained_of(_knowing(member, device))
+def adapt_member(member: Member, corpus: Corpus, device: str, rows: Ints) -> Trained:
+    """One member that knows the device."""
     if not len(rows):
-        return trained, 0.0
+        return trained_of(_knowing(member, device, 0))
+    trained = trained_of(_knowing(member, device, _most_alike(member, corpus, device, rows)))
     block = Block.of(corpus, trained.devices, trained.names, trained.known)
     # All steps are on this device: no other row of the embedding has a gradient.
     embedding, place = trained.model.device.weight, trained.devices[device]
     start = embedding.detach()[place].clone()
     pace = torch.zeros(1, requires_grad=True)
+    groups = torch.zeros(len(GROUPS), requires_grad=True)
     measured = block.log_measured[torch.from_numpy(rows)]
+    weight = torch.from_numpy(np.where(is_model(corpus)[rows], _STEP_WEIGHT, 1.0))
+    weight = weight / weight.max()
     for parameter in trained.model.parameters():
         parameter.requires_grad_(parameter is embedding)
     optimizer = torch.optim.LBFGS(
-        [embedding, pace], max_iter=_ROUNDS, line_search_fn="strong_wolfe"
+        [embedding, pace, groups], max_iter=_ROUNDS, line_search_fn="strong_wolfe"
     )
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        said, _ = block.predict(trained.model, rows, cross=trained.cross)
-        off = (said + pace - measured) / _NOISE
-        moved = (embedding[place] - start) / _EMBEDDING
-        cost = off.square().sum() + moved.square().sum() + (pace / _PACE).square().sum()
+        said, _ = block.predict(trained.model, rows, cross=trained.cross, paces=pace + groups)
+        off = (weight * ((said - measured) / _NOISE).square()).sum()
+        moved = ((embedding[place] - start) / _EMBEDDING).square().sum()
+        paced = (pace / _PACE).square().sum() + (groups / _GROUP_PACE).square().sum()
+        cost: Tensor = off + moved + paced
         cost.backward()
         return cost
 
     optimizer.step(loss)
-    return trained, float(pace.detach())
+    return dataclasses.replace(trained, paces=(pace + groups).detach())
 
 
-def _knowing(member: Member, device: str) -> Member:
-    """The member with an embedding for the device, at first that of devices not seen."""
+def _most_alike(member: Member, corpus: Corpus, device: str, rows: Ints) -> int:
+    """The embedding to start from: that of unseen devices, unless a known one does far better."""
+    if device in member.devices:
+        return member.devices[device]
+    measured = np.log(corpus.measured_s[rows])
+    left = []
+    for place in range(len(member.layers["device.weight"])):
+        said = trained_of(_knowing(member, device, place)).predict(corpus, rows)
+        off = np.log(said) - measured
+        left.append(float(np.std(off)) if len(rows) > 1 else abs(float(off[0])))
+    best = int(np.argmin(left))
+    return best if _LIKE * left[best] < left[0] else 0
+
+
+def _knowing(member: Member, device: str, like: int) -> Member:
+    """The member with an embedding for the device, at first one that it has."""
     if device in member.devices:
         return member
     known = member.layers["device.weight"]
-    layers = {**member.layers, "device.weight": np.concatenate([known, known[:1]])}
+    layers = {**member.layers, "device.weight": np.concatenate([known, known[like : like + 1]])}
     return dataclasses.replace(
         member, layers=layers, devices={**member.devices, device: len(known)}
     )
@@ -141,10 +167,14 @@ def _tensors(weights: Mapping[str, Floats]) -> dict[str, Tensor]:
 
 
 def _said(weights: Weights, corpus: Corpus, rows: Ints) -> Floats:
-    """Seconds of steps by the mean of all members, with the pace of their device."""
-    logs = [np.log(trained_of(m).predict(corpus, rows)) for m in weights.ensemble.members]
-    paces = np.array([weights.paces.get(s.device, 0.0) for s in corpus.settings])
-    seconds: Floats = np.exp(np.mean(logs, axis=0) + paces[corpus.setting[rows]])
+    """Seconds of steps, all on one device, by the mean of all members."""
+    own = weights.paces.get(corpus.settings[0].device)
+    paces = None if own is None else torch.tensor(own, dtype=torch.float32)
+    logs = [
+        np.log(dataclasses.replace(trained_of(m), paces=paces).predict(corpus, rows))
+        for m in weights.ensemble.members
+    ]
+    seconds: Floats = np.exp(np.mean(logs, axis=0))
     return seconds
 
 

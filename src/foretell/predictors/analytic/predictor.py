@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from foretell.cluster import Cluster, Device
+from foretell.data.export import whole_file
 from foretell.graph.graph import Floats, Graph
 from foretell.graph.ops import OpClass
 from foretell.parallel import OpTimes, Placed, StepRun, place, run_step
@@ -50,7 +51,8 @@ class AnalyticPredictor:
 
     def save(self, path: Path) -> None:
         """Write the constants as JSON."""
-        path.write_text(self.constants.to_json(), encoding="utf-8")
+        with whole_file(path, binary=False) as stream:
+            stream.write(self.constants.to_json())
 
     def fit(self, measurements: Iterable[Measurement]) -> AnalyticPredictor:
         """One speed factor and its spread per device family and setting that was measured."""

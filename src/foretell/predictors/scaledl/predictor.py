@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -58,13 +59,25 @@ class ScaleDLPredictor:
 
     def predict(self, workload: Workload, cluster: Cluster) -> Forecast:
         """The forecast of one workload on one cluster."""
-        placed = place(workload, cluster)
-        timed = self._timed(placed.local, slowest(cluster))
-        run = run_step(placed, timed.op_times())
+        placed, device = place(workload, cluster), slowest(cluster)
+        timed = self._timed(placed.local, device)
+        run = self._run(placed, timed)
         trust = self._trust(placed, timed)
         if not cluster.is_single_device:
-            run, trust = self._together(placed, run, trust)
+            if device.id in self.weights.machines:
+                low, high = self.weights.card["spreads"]["machine"][device.id]
+                spread = trust.spread.or_wider(Spread(low=low, high=high))
+                trust = dataclasses.replace(trust, spread=spread)
+            else:
+                run, trust = self._together(placed, run, trust)
         return assemble(placed, run, trust, self.name)
+
+    def _run(self, placed: Placed, timed: _Timed) -> StepRun:
+        """The step by its timeline; as processes of the device were seen to do together."""
+        machine = self.weights.machines.get(timed.setting.device)
+        if machine is None or placed.cluster.is_single_device:
+            return run_step(placed, timed.op_times())
+        return run_step(placed, machine.applied(timed.op_times()), machine.all_links())
 
     def _together(self, placed: Placed, run: StepRun, trust: Trust) -> tuple[StepRun, Trust]:
         """What measured jobs like this one teach about the rest of the step."""
@@ -85,7 +98,7 @@ class ScaleDLPredictor:
     def play(self, workload: Workload, cluster: Cluster) -> tuple[Placed, StepRun]:
         """One step of the job by its timeline alone."""
         placed = place(workload, cluster)
-        return placed, run_step(placed, self.op_times(placed.local, slowest(cluster)))
+        return placed, self._run(placed, self._timed(placed.local, slowest(cluster)))
 
     def op_times(self, workload: Workload, device: Device) -> OpTimes:
         """Times of every operator of the step on one device, in execution order."""
@@ -103,10 +116,13 @@ class ScaleDLPredictor:
         setting = setting_of(recipe, device)
         ensemble = self.weights.ensemble
         logs = ensemble.log_seconds(table, setting, table.context if self.with_cross else None)
+        logs = logs.mean(0)
+        if device.id in self.weights.paces:
+            logs += self.weights.paces[device.id][table.group[table.row]]
         return _Timed(
             table=table,
             setting=setting,
-            kernel_s=np.exp(logs.mean(0) + self.weights.paces.get(device.id, 0.0)),
+            kernel_s=np.exp(logs),
             dispatch_s=float(np.exp(np.log(ensemble.dispatch_s(setting)).mean())),
             operators=len(workload.step),
         )

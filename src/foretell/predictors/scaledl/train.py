@@ -148,8 +148,12 @@ class Block:
         unseen: bool = False,
         forget_known: bool = False,
         forget_names: float = 0.0,
+        paces: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Logarithms of the times of steps, and the mean square of what surroundings changed."""
+        """Logarithms of the times of steps, and the mean square of what surroundings changed.
+
+        `paces` are logarithms by which operators of each group take longer.
+        """
         at, whose = entries(self.corpus, rows)
         count, owner = torch.from_numpy(self.corpus.count[at]), torch.from_numpy(whose)
         setting = torch.from_numpy(self.corpus.setting[rows])
@@ -166,6 +170,8 @@ class Block:
         dispatch_s = model.dispatch_s(self.setting[setting], device)
         hidden = model.hidden(batch)
         op_s = model.seconds(batch, hidden)
+        if paces is not None:
+            op_s = op_s * torch.exp(paces[batch.group])
         launches, amount, size = batch.launches, count.float(), torch.zeros(())
         if cross is not None:
             corpus = self.corpus
@@ -187,13 +193,17 @@ class Trained:
     devices: dict[str, int]
     names: dict[str, int]
     known: Keys
+    paces: Tensor | None = None
+    """Of every group, where it was adapted to a device."""
 
     def predict(self, corpus: Corpus, rows: Ints, *, unseen: bool = False) -> Floats:
         """Seconds of steps."""
         block = Block.of(corpus, self.devices, self.names, self.known)
         with torch.no_grad():
             parts = [
-                block.predict(self.model, chunk, cross=self.cross, unseen=unseen)[0]
+                block.predict(self.model, chunk, cross=self.cross, unseen=unseen, paces=self.paces)[
+                    0
+                ]
                 for chunk in np.array_split(rows, max(1, len(rows) // 256))
             ]
         return np.asarray(torch.cat(parts).exp().double())

@@ -11,16 +11,19 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
+from foretell.data.export import whole_file
 from foretell.errors import InputError
 from foretell.graph.graph import Floats
+from foretell.predictors.analytic.constants import Together
+from foretell.predictors.assemble import Spread
 from foretell.predictors.scaledl.numbers import Ensemble, Known, Member
 from foretell.predictors.scaledl.together import Jobs
 
 FORMAT = 3
 _LAYERS, _CROSS, _KNOWN = "layers", "cross", "known"
-_REFERENCE, _SEEN, _TOGETHER = "reference", "seen", "together"
+_REFERENCE, _SEEN, _TOGETHER, _PACES = "reference", "seen", "together", "paces"
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +36,25 @@ class Weights:
     """Sorted cells of the kernels it was fitted to; see domain.py."""
     together: Mapping[str, Jobs] = field(default_factory=dict)
     """Measured distributed jobs by device family."""
-    paces: Mapping[str, float] = field(default_factory=dict)
-    """Logarithms by which adapted devices take longer than their specification says."""
+    paces: Mapping[str, Floats] = field(default_factory=dict)
+    """Logarithms by which adapted devices take longer than their specification says, in the order
+    of GROUPS."""
+
+    machines: Mapping[str, Together] = field(default_factory=dict)
+    """How processes do together on calibrated devices."""
 
     def __len__(self) -> int:
         return len(self.ensemble.members)
+
+    def with_machine(self, device: str, together: Together, spread: Spread) -> Weights:
+        """The same with how processes do together on a device."""
+        spreads = self.card["spreads"]
+        known = {**spreads.get("machine", {}), device: (spread.low, spread.high)}
+        return dataclasses.replace(
+            self,
+            card={**self.card, "spreads": {**spreads, "machine": known}},
+            machines={**self.machines, device: together},
+        )
 
     def without_cross(self) -> Weights:
         """The layer models alone."""
@@ -63,14 +80,17 @@ def save_weights(weights: Weights, path: Path) -> None:
         tensors[f"{_TOGETHER}/{family}/at"] = _small(jobs.at)
         tensors[f"{_TOGETHER}/{family}/pull"] = _small(jobs.pull)
         tensors[f"{_TOGETHER}/{family}/left"] = _small(jobs.left)
+    for device, pace in weights.paces.items():
+        tensors[f"{_PACES}/{device}"] = _small(pace)
     card = {
         **weights.card,
         "format": FORMAT,
         "members": [{"devices": dict(m.devices), "names": dict(m.names)} for m in ensemble.members],
         "together": {family: jobs.length for family, jobs in weights.together.items()},
-        "paces": dict(weights.paces),
+        "machines": {device: t.to_dict() for device, t in weights.machines.items()},
     }
-    save_file(tensors, path, metadata={"card": json.dumps(card)})
+    with whole_file(path, binary=True) as stream:
+        stream.write(save(tensors, metadata={"card": json.dumps(card)}))
 
 
 def load_weights(path: Path) -> Weights:
@@ -120,7 +140,8 @@ def _weights(tensors: Mapping[str, Any], card: Mapping[str, Any]) -> Weights:
         jobs = part(f"{_TOGETHER}/{family}/")
         together[family] = Jobs(jobs["at"], jobs["pull"], jobs["left"], float(length))
     ensemble = Ensemble(members, part(f"{_REFERENCE}/"))
-    return Weights(ensemble, card, tensors[_SEEN], together, card.get("paces", {}))
+    machines = {d: Together.from_dict(t) for d, t in card.get("machines", {}).items()}
+    return Weights(ensemble, card, tensors[_SEEN], together, part(f"{_PACES}/"), machines)
 
 
 def _small(value: Floats) -> Any:
