@@ -21,6 +21,8 @@ NAMES = (
     "calibrate",
     "many_devices",
     "new_devices",
+    "neusight_operators",
+    "ablation",
     "scaledl",
 )
 

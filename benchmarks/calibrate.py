@@ -1,8 +1,8 @@
 """What a calibration brings on this machine: python -m benchmarks.calibrate [--budget 600].
 
 Calibrates within the budget, then measures models that no calibration chooses from, alone and on
-two processes, and compares forecasts with and without the calibration, of both predictors. A run that was interrupted
-goes on where it stopped.
+two processes, and compares forecasts of both predictors with and without the calibration. A run
+that was interrupted goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ def main() -> None:
         r for r in campaign.records() if r.environment.get("campaign") == "benchmarks.calibrate"
     ]
     found = fit_machine(mine, device)
-    learned = fit_learned(mine, device, found, ScaleDLPredictor.shipped())
+    learned = fit_learned(mine, device, ScaleDLPredictor.shipped(), found)
     print(
         f"{found.operators} operators, {found.steps} steps of one process, {found.shared_steps} of "
         f"two, {found.collectives} collectives; held out by model "
         f"{100 * np.median(np.abs(found.after - 1)):.1f} % median, learned "
         f"{100 * np.median(np.abs(learned.after - 1)):.1f} %"
     )
-    ways = {
+    ways: dict[str, Predictor] = {
         "analytic, as shipped": AnalyticPredictor.shipped(),
         "analytic, calibrated": found.predictor,
         "scaledl, as shipped": ScaleDLPredictor.shipped(),

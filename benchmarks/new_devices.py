@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.sources import RESULTS, ROOT, data_directory
+from benchmarks.sources import OWN, RESULTS, ROOT, data_directory
 from foretell.fit.adapt import adapt_member
 from foretell.fit.members import read_kept, summary
 from foretell.fit.run import Plan, read_parts
@@ -34,7 +34,7 @@ def main() -> None:
     data = data_directory()
     if data is None:
         raise SystemExit("the measurements are not here: set FORETELL_DATA to their folder")
-    plan = Plan(data=data, work=options.fit.with_suffix(".parts"))
+    plan = Plan(data=data, work=options.fit.with_suffix(".parts"), measurements=OWN)
     corpus, _ = read_parts(plan, lambda name, share: None)
     lines = ["device,place,steps,draw,n,mean,median,p90,max,bias"]
     for kept in sorted(plan.work.glob("*/without-*.safetensors")):

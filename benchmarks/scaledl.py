@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.baselines import BASELINES, by_place
-from benchmarks.sources import RESULTS, ROOT, data_directory
+from benchmarks.sources import OWN, RESULTS, ROOT, data_directory
 from foretell.fit.members import devices_to_leave_out, fold_of_steps, read_kept
 from foretell.fit.run import Plan, read_parts
 from foretell.fit.side_by_side import Task, fit_all
@@ -50,7 +50,7 @@ def main() -> None:
     data = data_directory()
     if data is None:
         raise SystemExit("the measurements are not here: set FORETELL_DATA to their folder")
-    plan = Plan(data=data, work=options.work, parts=options.parts.split(","))
+    plan = Plan(data=data, work=options.work, parts=options.parts.split(","), measurements=OWN)
     corpus, _ = read_parts(plan, lambda name, share: None)
     found: dict[str, np.ndarray] = {}
     rounds = list(_rounds(corpus, options.split))
@@ -81,9 +81,9 @@ Rounds = list[tuple[str, np.ndarray]]
 def _rounds(corpus: Corpus, split: str) -> Iterator[tuple[str, np.ndarray]]:
     """(name, held-out steps)."""
     if split == "device":
-        names = np.array([s.device for s in corpus.settings])[corpus.setting]
+        where = np.array([s.device for s in corpus.settings])[corpus.setting]
         for device in devices_to_leave_out(corpus):
-            yield device, (names == device)
+            yield device, (where == device)
         return
     if split == "fit":
         fold, _ = fold_of_steps(corpus, _FOLDS, seed=0)

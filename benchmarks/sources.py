@@ -12,6 +12,8 @@ from foretell.fit.sources import FOLDERS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
+OWN = tuple(sorted((ROOT / "benchmarks" / "measured").glob("*.parquet")))
+"""Measurements of this project, which the shipped weights are fitted to as well."""
 
 
 def data_directory() -> Path | None:

@@ -56,7 +56,7 @@ def test_a_campaign_measures_fits_and_goes_on(tmp_path: Path) -> None:
     [
         (["--budget", "5s"], "give 20 s or more"),
         (["--budget", "soon"], "soon"),
-        (["--budget", "1m", "--out", "mine.txt"], "must end in .json"),
+        (["--budget", "1m", "--out", "mine.txt"], "must end in .safetensors"),
         (["--budget", "1m", "--store", "/proc/nowhere"], "name another place with --store"),
         (["--budget", "1m", "--hosts", "0@1gbit"], "two namespaces can be joined"),
         (["--budget", "1m", "--out", "nowhere/mine.json"], "there is no directory 'nowhere'"),

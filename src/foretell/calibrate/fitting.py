@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -19,8 +20,9 @@ from foretell.predictors.analytic import AnalyticPredictor
 from foretell.predictors.analytic.constants import FamilyConstants
 from foretell.predictors.analytic.fit import Evidence, evidence_of, fit_with_noise, sample_of
 from foretell.predictors.analytic.rates import GROUPS
-from foretell.predictors.scaledl import ScaleDLPredictor
+from foretell.predictors.protocol import Predictor
 
+P = TypeVar("P", bound=Predictor)
 MODES = ("train", "infer")
 _FOLDS = 8
 _STEP_WEIGHT = 4.0
@@ -28,10 +30,10 @@ _STEP_WEIGHT = 4.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Calibration:
+class Calibration(Generic[P]):
     """A predictor fitted to one machine, and how well."""
 
-    predictor: AnalyticPredictor | ScaleDLPredictor
+    predictor: P
     device: Device
     copy_bytes_per_s: float
     """Rate of copies into the buffers that processes exchange."""
@@ -49,7 +51,7 @@ class Calibration:
     """The same of steps of several processes; exchanges were fitted on these too."""
 
 
-def fit_machine(records: Sequence[Record], device: Device) -> Calibration:
+def fit_machine(records: Sequence[Record], device: Device) -> Calibration[AnalyticPredictor]:
     """Constants for every device of the same family as `device`, from records of it."""
     shipped = AnalyticPredictor.shipped()
     runs, _ = runs_on(device, records)

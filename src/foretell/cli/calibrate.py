@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from foretell.calibrate import Calibration, Campaign, Turn
     from foretell.graph.graph import Floats
     from foretell.measure.world import World
+    from foretell.predictors.analytic import AnalyticPredictor
+    from foretell.predictors.scaledl import ScaleDLPredictor
 
 _WHERE = "Where"
 _OUTPUT = "Output"
@@ -45,7 +47,11 @@ def calibrate(
     ] = 0,
     out: Annotated[
         Path,
-        typer.Option(help="File of constants to write, for --predictor.", rich_help_panel=_OUTPUT),
+        typer.Option(
+            help="File to write, for --predictor: .safetensors for the learned predictor, .json "
+            "for the analytic one.",
+            rich_help_panel=_OUTPUT,
+        ),
     ] = Path("calibrated.json"),
     store: Annotated[
         Optional[Path],
@@ -62,7 +68,7 @@ def calibrate(
     """Measure what tells most about this machine, and fit forecasts to it.
 
     Chooses operators and small models by design, measures them, chooses again with what is known
-    then, and writes constants that [bold]--predictor[/bold] takes. Interrupted, the same command
+    then, and writes a file that [bold]--predictor[/bold] takes. Interrupted, the same command
     goes on where it stopped.
 
     [bold]foretell calibrate --budget 10m --nproc 1,2 --out mine.json[/bold]
@@ -82,7 +88,8 @@ def calibrate(
             f"--out {str(out)!r} must end in .safetensors (the learned predictor) or .json (the "
             "analytic one), so that --predictor knows it"
         )
-    if out.suffix == ".safetensors":
+    learned = out.suffix == ".safetensors"
+    if learned:
         need_extra("torch_geometric", "calibrating the learned predictor", "fit")
     check_place(out, "--out")
     worlds = _worlds(numbers("nproc", nproc), hosts or [], threads)
@@ -94,9 +101,8 @@ def calibrate(
         seed=seed,
     )
     turns = _run(campaign)
-    found = fit_machine(campaign.records(), worlds[0].device)
-    if out.suffix == ".safetensors":
-        found = _learned(found, campaign)
+    plain = fit_machine(campaign.records(), worlds[0].device)
+    found: Calibration[Any] = _learned(plain, campaign) if learned else plain
     found.predictor.save(out)
     if json_output:
         print_line(json.dumps(_plain(found, turns, campaign, out)))
@@ -104,13 +110,15 @@ def calibrate(
         _show(found, turns, campaign, out)
 
 
-def _learned(found: Calibration, campaign: Campaign) -> Calibration:
+def _learned(
+    plain: Calibration[AnalyticPredictor], campaign: Campaign
+) -> Calibration[ScaleDLPredictor]:
     from foretell.calibrate.learned import fit_learned
     from foretell.cli.show import progress
     from foretell.predictors.scaledl import ScaleDLPredictor
 
     with progress("fitting the learned predictor"):
-        return fit_learned(campaign.records(), found.device, found, ScaleDLPredictor.shipped())
+        return fit_learned(campaign.records(), plain.device, ScaleDLPredictor.shipped(), plain)
 
 
 def _worlds(counts: list[int], hosts: list[str], threads: int) -> list[World]:
@@ -141,7 +149,7 @@ def _run(campaign: Campaign) -> list[Turn]:
 
 
 def _plain(
-    found: Calibration, turns: list[Turn], campaign: Campaign, out: Path
+    found: Calibration[Any], turns: list[Turn], campaign: Campaign, out: Path
 ) -> dict[str, object]:
     import dataclasses
 
@@ -161,7 +169,7 @@ def _plain(
     }
 
 
-def _show(found: Calibration, turns: list[Turn], campaign: Campaign, out: Path) -> None:
+def _show(found: Calibration[Any], turns: list[Turn], campaign: Campaign, out: Path) -> None:
     from foretell.cli.show import plain_table, print_line, print_table
     from foretell.units import format_duration
 

@@ -1,0 +1,125 @@
+"""What each part of the learned predictor brings: python -m benchmarks.ablation [--seeds 3].
+
+All variants are fitted alike (the same steps, seeds and epochs, fewer than the shipped weights) and
+judged on the same fold, where half of the families are held out whole. Each fit is kept in --work:
+an interrupted run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.baselines import additive, by_place
+from benchmarks.sources import OWN, RESULTS, ROOT, data_directory
+from foretell.fit.members import fold_of_steps, read_kept
+from foretell.fit.run import Plan, read_parts
+from foretell.fit.side_by_side import Task, fit_all
+from foretell.fit.splits import is_model
+from foretell.graph.graph import Floats
+from foretell.predictors.scaledl.corpus import Corpus
+from foretell.predictors.scaledl.train import Effort
+
+_FOLDS, _WORKERS, _EPOCHS = 5, 2, 12
+LAYERS, CROSS, ALIKE = "layers", "layers + graph", "layers, no kernel told apart"
+_WITHOUT = {
+    "layers, without training steps": ("timm-train",),
+    "layers, without inference steps": ("timm-infer",),
+    "layers, without operators of GPUs": ("neusight", "aiconfigurator", "vidur", "pipedream"),
+    "layers, without own measurements": ("own",),
+}
+_WHERE = {
+    "training, NCHW": "rtx3090/train/nchw/eager",
+    "training, NHWC": "rtx3090/train/nhwc/eager",
+    "inference": "/infer/",
+}
+
+
+def main() -> None:
+    """Fit every variant, judge, print, and write the ledger."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=_EPOCHS)
+    parser.add_argument("--fold", type=int, default=0)
+    parser.add_argument("--work", type=Path, default=Path("ablation-work"))
+    options = parser.parse_args()
+    data = data_directory()
+    if data is None:
+        raise SystemExit("the measurements are not here: set FORETELL_DATA to their folder")
+    plan = Plan(data=data, work=options.work, measurements=OWN)
+    corpus, about = read_parts(plan, lambda name, share: None)
+    part = np.repeat(list(about), [a["rows"] for a in about.values()])
+    fold, whole = fold_of_steps(corpus, _FOLDS, seed=0)
+    held = fold == options.fold
+    rows = np.flatnonzero(held)
+    found = {
+        "additive roofline": [additive(corpus, np.flatnonzero(~held & is_model(corpus)), rows)]
+    }
+    effort = Effort(epochs=options.epochs, cross=False)
+    variants = {
+        LAYERS: (effort, held, options.seeds),
+        CROSS: (dataclasses.replace(effort, cross=True), held, options.seeds),
+        ALIKE: (dataclasses.replace(effort, forget_known=1.0), held, 1),
+    }
+    for name, parts in _WITHOUT.items():
+        variants[name] = (effort, held | np.isin(part, parts), 1)
+    tasks = {
+        (name, seed): Task(away, dataclasses.replace(how, seed=seed), _place(options, name, seed))
+        for name, (how, away, seeds) in variants.items()
+        for seed in range(seeds)
+    }
+    fit_all(corpus, list(tasks.values()), _WORKERS, lambda name, share: None)
+    for (name, _), task in tasks.items():
+        said = np.full(len(corpus), np.nan)
+        _, judged, _ = read_kept(task.kept)
+        said[judged.row] = judged.predicted_s
+        found.setdefault(name, []).append(said[rows])
+    for name, seeds in found.items():
+        _print(corpus, name, seeds, rows, whole)
+    _write(corpus, found, rows)
+
+
+def _place(options: argparse.Namespace, name: str, seed: int) -> Path:
+    folder: Path = options.work / f"{options.epochs} epochs, fold {options.fold}"
+    return folder / f"{name.replace(', ', ' ').replace(' ', '-')}-{seed}"
+
+
+def _print(
+    corpus: Corpus, name: str, seeds: list[Floats], rows: np.ndarray, whole: np.ndarray
+) -> None:
+    """Mean error of every seed, and of the mean of all."""
+    places = by_place(corpus)[rows]
+    tries = {f"seed {i}": s for i, s in enumerate(seeds)} if len(seeds) > 1 else {"": seeds[0]}
+    if len(seeds) > 1:
+        tries["mean of seeds"] = np.exp(np.mean(np.log(seeds), axis=0))
+    for label, said in tries.items():
+        off = np.abs(said / corpus.measured_s[rows] - 1)
+        shown = []
+        for where in _WHERE.values():
+            here = np.array([where in p and p.startswith("rtx") for p in places])
+            for family in (False, True):
+                shown.append(f"{100 * off[here & (whole[rows] == family)].mean():6.2f}")
+        print(f"{name:36} {label:14} {' '.join(shown)}", flush=True)
+
+
+def _write(corpus: Corpus, found: dict[str, list[Floats]], rows: np.ndarray) -> None:
+    table = {
+        "row": pa.array([corpus.labels[i] for i in rows]).dictionary_encode(),
+        "place": pa.array(by_place(corpus)[rows].tolist()).dictionary_encode(),
+        "measured_s": pa.array(corpus.measured_s[rows], pa.float32()),
+    }
+    for name, seeds in found.items():
+        for number, said in enumerate(seeds):
+            table[f"{name}, seed {number}"] = pa.array(said, pa.float32())
+    path = RESULTS / "ablation.parquet"
+    pq.write_table(pa.table(table), path, compression="zstd")
+    print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
