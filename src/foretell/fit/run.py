@@ -42,7 +42,7 @@ from foretell.predictors.scaledl.weights import Weights
 _OWN = "own"
 _SHARES = {"timm-infer": 0.3}
 """Of the rows drawn in an epoch, where not all are."""
-_STEP, _OPERATOR = 1.0, 0.3
+_STEP, _OPERATOR = 1.0, 0.15
 """Weights of a step and of a single operator."""
 _DRAWN = 2000
 _ANYTHING = (0.3, 3.0)

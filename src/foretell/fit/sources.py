@@ -21,7 +21,7 @@ FOLDERS = {
     "sia": "sia_sosp23",
 }
 """Sources whose folder has another name."""
-_PER_TABLE = 150
+_PER_TABLE = 300
 """Operators kept of one kind on one device in one number format."""
 _PIPEDREAM = "v100-16gb"
 """PipeDream does not name its GPU; 3x3 convolutions in fp32 at 17 to 21 TFLOP/s, which Winograd's

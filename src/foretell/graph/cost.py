@@ -47,6 +47,10 @@ class Call:
     dilation: int = 1
     transposed: bool = False
     causal: bool = False
+    channels_last: bool = False
+    permuted: bool = False
+    sliced: bool = False
+    """The last three: see layout.py."""
     flags: tuple[bool, ...] = ()
     """convolution_backward's output_mask."""
 

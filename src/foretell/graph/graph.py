@@ -30,6 +30,19 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
+ATTRS = (
+    "stride",
+    "groups",
+    "dilation",
+    "transposed",
+    "causal",
+    "channels_last",
+    "permuted",
+    "sliced",
+)
+"""What else of a call counts; the last three say in which order its tensors lie in memory."""
+
+
 @dataclass(frozen=True, eq=False)
 class Kinds:
     """Distinct operator calls. Cost columns are [kinds, 3]: c0 + c1*B + c2*B^2."""
@@ -45,10 +58,7 @@ class Kinds:
     gemm_power: Ints
     """[kinds, 4] powers of the batch that go with `gemm`."""
     attrs: Ints
-    """[kinds, 5] stride, groups, dilation, transposed, causal.
-
-    Of a resampling, "transposed" says that its input does not lie in memory in the usual order.
-    """
+    """[kinds, ATTRS]."""
     tensor_start: Ints
     """[kinds + 1] offsets into the tensor columns; inputs come before outputs."""
     tensor_is_output: Bools

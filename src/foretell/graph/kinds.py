@@ -13,7 +13,7 @@ import torch
 
 from foretell.graph import cost
 from foretell.graph.cost import Call, TensorSpec, batch_polynomial, scale_shape
-from foretell.graph.graph import Kinds
+from foretell.graph.graph import ATTRS, Kinds
 from foretell.graph.ops import DType, OpClass
 
 DTYPES: dict[torch.dtype, DType] = {
@@ -67,8 +67,6 @@ def attributes(name: str, args: tuple[Any, ...]) -> dict[str, Any]:
     if name.startswith(("max_pool", "avg_pool")) and not name.endswith("backward"):
         stride = args[2] if len(args) > 2 and args[2] else args[1]
         return {"stride": int(stride[0])}
-    if name in ("upsample_bilinear2d", "upsample_bicubic2d"):
-        return {"transposed": not args[0].is_contiguous()}
     return {}
 
 
@@ -109,9 +107,7 @@ class KindTable:
             bytes_written=_ints([s.polynomial(cost.bytes_written) for s in scaled], 3),
             gemm=_ints([[c for c, _ in g] for g in gemms], 4),
             gemm_power=_ints([[p for _, p in g] for g in gemms], 4),
-            attrs=_ints(
-                [[c.stride, c.groups, c.dilation, c.transposed, c.causal] for c in calls], 5
-            ),
+            attrs=_ints([[getattr(c, name) for name in ATTRS] for c in calls], len(ATTRS)),
             tensor_start=_offsets(counts),
             tensor_is_output=np.array(
                 [out for c in calls for out in [False] * len(c.inputs) + [True] * len(c.outputs)],
@@ -155,6 +151,9 @@ class _Scaled:
                 dilation=c.dilation,
                 transposed=c.transposed,
                 causal=c.causal,
+                channels_last=c.channels_last,
+                permuted=c.permuted,
+                sliced=c.sliced,
                 flags=c.flags,
             )
         return self._at[batch]

@@ -13,8 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from foretell.errors import InputError, UnknownNameError
-from foretell.graph.graph import Graph, Ints, Kinds, Parameters, itemsize_of
+from foretell.graph.graph import ATTRS, Graph, Ints, Kinds, Parameters, itemsize_of
 from foretell.graph.ops import OpClass, Phase
+
+_USUAL = [1, 1, 1] + [0] * (len(ATTRS) - 3)
+"""Stride, groups and dilation of what has none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +157,7 @@ def _append_kinds(
         bytes_written=more(kinds.bytes_written, constant(nbytes * rule.arrays_written + copied)),
         gemm=more(kinds.gemm, np.zeros((count, 4), dtype=np.int64)),
         gemm_power=more(kinds.gemm_power, np.zeros((count, 4), dtype=np.int64)),
-        attrs=more(kinds.attrs, np.tile([1, 1, 1, 0, 0], (count, 1))),
+        attrs=more(kinds.attrs, np.tile(_USUAL, (count, 1))),
         tensor_start=more(kinds.tensor_start, kinds.tensor_start[-1] + np.arange(1, count + 1)),
         tensor_is_output=np.concatenate([kinds.tensor_is_output, np.ones(count, dtype=np.bool_)]),
         tensor_dtype=more(kinds.tensor_dtype, dtype),

@@ -18,6 +18,7 @@ from foretell.errors import CaptureError
 from foretell.graph import known
 from foretell.graph.cost import Call
 from foretell.graph.kinds import KindTable, attributes, spec_of
+from foretell.graph.layout import in_order_of_gpu, layout_of
 from foretell.graph.lines import line_of_caller
 from foretell.graph.memo import Plan, Signature, signature, tensors_in
 from foretell.graph.ops import Phase, classify
@@ -25,7 +26,7 @@ from foretell.graph.ops import Phase, classify
 _NO_KERNEL = frozenset(
     (
         "detach alias lift_fresh lift _unsafe_view _reshape_alias empty empty_like new_empty "
-        "empty_strided new_empty_strided empty_permuted resize_ set_"
+        "empty_strided new_empty_strided empty_permuted resize_ set_ as_strided_"
     ).split()
 )
 _ACCUMULATE_GRAD = 2**63
@@ -98,14 +99,16 @@ class Recorder(TorchDispatchMode):
         key = signature(func, args, kwargs, inputs)
         plan = self._plans.get(key)
         if plan is None:
-            out = _run_meta(func, args, kwargs)
+            out = in_order_of_gpu(name, inputs, _run_meta(func, args, kwargs))
+            op_class, outputs = classify(name), tensors_in(out)
             kind = self.kinds.add(
                 Call(
                     name=name,
-                    op_class=classify(name),
+                    op_class=op_class,
                     inputs=tuple(spec_of(t) for t in inputs),
-                    outputs=tuple(spec_of(t) for t in tensors_in(out)),
+                    outputs=tuple(spec_of(t) for t in outputs),
                     **attributes(name, args),
+                    **layout_of(op_class, inputs, outputs)._asdict(),
                 )
             )
             plan = self._plans[key] = Plan(out, inputs, kind)

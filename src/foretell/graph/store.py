@@ -19,7 +19,7 @@ import numpy as np
 from foretell.errors import InputError
 from foretell.graph.graph import Graph, Kinds, Parameters, Storages
 
-FORMAT = 4
+FORMAT = 5
 """Raise when the columns change: older cached graphs are then captured anew."""
 
 

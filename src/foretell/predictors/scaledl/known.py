@@ -36,6 +36,9 @@ _DECIDING = [
         "log_out_per_group",
         "dilated",
         "odd_channels",
+        "channels_last_input",
+        "permuted",
+        "sliced",
     )
 ]
 _MIX = np.uint64(0x9E3779B97F4A7C15)

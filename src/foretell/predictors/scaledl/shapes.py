@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from foretell.graph.graph import Floats, Kinds
+from foretell.graph.graph import ATTRS, Floats, Kinds
 from foretell.graph.ops import DType, OpClass
 from foretell.predictors.scaledl.kernels import Kernel, Tensor, kernels_of
 
@@ -64,10 +64,14 @@ SHAPE_NAMES = (
     "bytes_in",
     "bytes_out",
     "changes_format",
+    "channels_last_input",
+    "permuted",
+    "sliced",
 )
 """Columns of `shape_rows`; logarithms to the base of two, divided by eight."""
 _INDEX = {name: i for i, name in enumerate(SHAPE_NAMES)}
 LOG_UNIT = 8.0
+_FIRST_ORDER = ATTRS.index("channels_last")
 _FLOATS = tuple(d for d in DType if d.is_float)
 
 
@@ -87,6 +91,12 @@ def _shape(kinds: Kinds, kernel: Kernel) -> dict[str, float]:
     inputs, i = kernel.inputs, kernel.kind
     found = _product(kernel) | _tensor_sizes(inputs, kernel.outputs)
     op_class = OpClass(int(kinds.op_class[i]))
+    channels_last, permuted, sliced = kinds.attrs[i, _FIRST_ORDER:].tolist()
+    found |= {
+        "channels_last_input": float(channels_last),
+        "permuted": float(permuted),
+        "sliced": float(sliced),
+    }
     if op_class is OpClass.CONV:
         found |= _convolution(kinds, kernel)
     elif op_class is OpClass.ATTENTION and inputs and len(inputs[0].dims) >= 4:

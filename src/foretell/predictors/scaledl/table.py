@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from foretell.cluster import Device
-from foretell.graph.graph import Floats, Graph, Ints, Kinds
+from foretell.graph.graph import ATTRS, Floats, Graph, Ints, Kinds
 from foretell.graph.ops import DType, OpClass
 from foretell.predictors.analytic.fusion import fused_bytes
 from foretell.predictors.analytic.rates import GROUP_INDEX, groups_of
@@ -24,6 +24,7 @@ UNITS = ("fp32", "tf32", "fp16", "bf16", "fp64", "fp8", "vector")
 _UNIT = {name: i for i, name in enumerate(UNITS)}
 _LOW = {DType.FP16: "fp16", DType.BF16: "bf16", DType.FP64: "fp64"}
 _TILE = 128
+_CHANNELS_LAST = ATTRS.index("channels_last")
 _OPTIMIZER_LAUNCHES = 0.05
 _THREAD_PER_PIXEL = ("upsample_bilinear2d", "upsample_bicubic2d")
 """Kernels of PyTorch whose threads, one per pixel of the result, walk through all samples and
@@ -123,7 +124,7 @@ def _steps(kinds: Kinds) -> Floats:
     """[kernels, 3] seconds of the walk through samples and channels, polynomials in the batch."""
     found = np.zeros((len(kernels_of(kinds)), 3))
     for i, kernel in enumerate(kernels_of(kinds).each):
-        if kernel.name in _THREAD_PER_PIXEL and not kinds.attrs[kernel.kind, 3]:
+        if kernel.name in _THREAD_PER_PIXEL and not kinds.attrs[kernel.kind, _CHANNELS_LAST]:
             result = kernel.outputs[0]
             walked = math.prod(result.dims[:2])
             found[i, min(sum(result.powers[:2]), 2)] = walked * _LATENCY_S
