@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from foretell.data import Record
 from foretell.errors import CannotError
 from foretell.predictors.analytic import AnalyticPredictor
 from foretell.predictors.analytic.constants import Constants, Together
+from foretell.predictors.scaledl import ScaleDLPredictor
 
 DEVICE = device("local@1")
 NAMES = ("resnet10t", "mobilenetv3_small_050", "lcnet_050", "tinynet_e", "vit_tiny_patch16_224")
@@ -133,6 +135,31 @@ def test_processes_together_are_fitted_from_collectives_and_steps(alone: list[Re
     assert ring.start_s == pytest.approx(3e-4, rel=0.01)
     assert ring.efficiency == pytest.approx(0.05, rel=0.01)
     assert together.slowdown == pytest.approx(1.2, rel=0.1)
+
+
+def test_the_learned_predictor_is_calibrated_and_survives_a_file(
+    alone: list[Record], tmp_path: Path
+) -> None:
+    pytest.importorskip("torch_geometric")
+    from foretell.calibrate.learned import fit_learned
+
+    truth = machine(together=Together(links=CommConstants(links={}), slowdown=1.5))
+    shared = [record(truth, m, 4, "2xlocal@1") for m in MODELS]
+    records = [*alone, *shared]
+    found = fit_learned(records, DEVICE, ScaleDLPredictor.shipped(), fit_machine(records, DEVICE))
+    assert (found.operators, found.steps, found.shared_steps) == (8, 22, 11)
+    before, after = (np.median(np.abs(r - 1)) for r in (found.before, found.after))
+    assert after < 0.7 * before
+    found.predictor.save(tmp_path / "mine.safetensors")
+    again = ScaleDLPredictor.load(tmp_path / "mine.safetensors")
+    for cluster in ("1xlocal@1", "2xlocal@1", "t4"):
+        job = workload_of(Case(model="timm:mnasnet_small", batch=8, cluster=cluster))
+        said, same = (p.predict(*job).step_time_s for p in (found.predictor, again))
+        assert same.value == pytest.approx(said.value, rel=1e-3)
+        if cluster == "t4":
+            assert said == ScaleDLPredictor.shipped().predict(*job).step_time_s
+        else:
+            assert said.low < truth.play(*job)[1].step_s < said.high
 
 
 def test_too_few_measurements_are_refused_in_one_sentence(alone: list[Record]) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _COVER = 0.9
 _LEAST = 60
 """Judged steps that an interval of its own needs."""
+_WIDEST = 4.0
 LEVELS = ("near", "far", "strange", "new-device")
 
 
@@ -105,7 +106,37 @@ def _spreads(ledger: Ledger, chosen: np.ndarray) -> Spreads:
             for p in np.unique(place[rows])
             if (rows & (place == p)).sum() >= _LEAST
         }
+    strangers = chosen & (domain == LEVELS[-1])
+    if strangers.any():
+        fold = np.array(ledger.fold)[strangers]
+        low, high = interval(log_off[strangers])
+        wider = _widening(log_off[strangers], fold)
+        found[LEVELS[-1]] = {"*": (low**wider, high**wider)}
     return found
+
+
+def _widening(log_off: Floats, fold: np.ndarray) -> float:
+    """Exponent with which intervals of the other folds hold _COVER of a fold, on average.
+
+    Few devices were left out, and steps on one of them are off alike: the next one may be further
+    off than all of them.
+    """
+    names = np.unique(fold)
+    if len(names) < 2:
+        return 1.0
+    others = [np.log(interval(log_off[fold != name])) for name in names]
+    mine = [log_off[fold == name] for name in names]
+
+    def cover(wider: float) -> float:
+        inside = [
+            ((wider * low <= off) & (off <= wider * high)).mean()
+            for (low, high), off in zip(others, mine, strict=True)
+        ]
+        return float(np.mean(inside))
+
+    exponents = np.linspace(1.0, _WIDEST, 61)
+    enough = [wider for wider in exponents if cover(wider) >= _COVER]
+    return float(enough[0]) if enough else _WIDEST
 
 
 def covered(ledger: Ledger) -> np.ndarray:

@@ -42,12 +42,10 @@ def in_order_of_gpu(name: str, inputs: Sequence[torch.Tensor], out: Any) -> Any:
     if name == "convolution" and out.dim() == 4 and any(map(_has_channels_last, inputs[:2])):
         return out.contiguous(memory_format=torch.channels_last)
     if name == "convolution_backward" and any(map(_has_channels_last, inputs[:3])):
-        return tuple(
-            grad.contiguous(memory_format=torch.channels_last)
-            if grad is not None and grad.dim() == 4
-            else grad
-            for grad in out
-        )
+        to_input, *others = out
+        if to_input is not None and to_input.dim() == 4:
+            to_input = to_input.contiguous(memory_format=torch.channels_last)
+        return (to_input, *others)
     return out
 
 
