@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -34,6 +34,8 @@ _FEW = 4
 """Edges into a node that are added up one after the other for all nodes at once."""
 
 _LINEAR = ("weight", "bias")
+_ANSWERS = 128
+"""That are kept, of about 0.2 MB each."""
 
 Array = np.ndarray
 
@@ -72,21 +74,21 @@ class Ensemble:
         self, table: OpTable, setting: Setting, context: Context | None = None
     ) -> Floats:
         """[members, kernels] logarithms of the time of every kernel of a step."""
-        names = self._names(table)
-        hidden = self._hidden(table, setting, names)
-        logs = np.log(self._row_seconds(hidden, table, setting, names))[:, table.row]
-        if context is not None and self._cross is not None:
-            logs = logs + self._change(hidden, context)[:, context.place]
+        said = self._answers(_Question(table, setting, context))
+        logs = np.log(self._row_seconds(said, table, setting))[:, table.row]
+        if context is not None and said.change is not None:
+            logs = logs + said.change[:, context.place]
         return logs
 
     def row_seconds(self, table: OpTable, setting: Setting) -> Floats:
         """[members, rows] time of every row of a table by the layer model alone."""
-        names = self._names(table)
-        return self._row_seconds(self._hidden(table, setting, names), table, setting, names)
+        return self._row_seconds(self._answers(_Question(table, setting, None)), table, setting)
 
     def changes(self, table: OpTable, setting: Setting, context: Context) -> Floats:
         """[members, surroundings] logarithms by which surroundings change times."""
-        return self._change(self._hidden(table, setting, self._names(table)), context)
+        change = self._answers(_Question(table, setting, context)).change
+        assert change is not None
+        return change
 
     def dispatch_s(self, setting: Setting) -> Floats:
         """[members] host time of one launch."""
@@ -148,26 +150,39 @@ class Ensemble:
         hidden: Array = first + _silu(_linear(first, w["second.weight"], w["second.bias"]))
         return hidden
 
-    def _row_seconds(self, hidden: Array, table: OpTable, setting: Setting, names: Ints) -> Floats:
-        w = self._rest
+    @cached_property
+    def _answers(self) -> Callable[[_Question], _Answer]:
+        """The batch is no part of a question: a sweep over batches asks the networks once."""
+        return lru_cache(maxsize=_ANSWERS)(self._answer)
+
+    def _answer(self, asked: _Question) -> _Answer:
+        table, setting, w = asked.table, asked.setting, self._rest
+        names = self._names(table)
+        hidden = self._hidden(table, setting, names)
         made = _linear(hidden, w["last.weight"], w["last.bias"])
         small = _silu(self._limits_entry.alone(table, names))
         limits = _linear(small, w["limits_last.weight"], w["limits_last.bias"])
         both = np.concatenate([made, limits], 2).astype(np.float64)
-        out = dict(zip((*OUTPUTS, *LIMITS), np.moveaxis(both, 2, 0), strict=True))
-        reference = self.reference["cpu" if setting.is_cpu else "gpu"]
-        log_compute = _log_compute(table, setting.spec, reference, out)
-        log_memory = _log_memory(table, setting.spec, reference, out)
-        busy = np.logaddexp(SHARPNESS * log_compute, SHARPNESS * log_memory) / SHARPNESS
         keys, apart = self._known
-        busy = np.exp(busy + apart[:, places(keys_of(table, setting), keys)].sum(2))
-        launched = table.launches * OVERHEAD_S * np.exp(out["overhead"])
-        seconds: Floats = launched + busy + table.waits_s
+        return _Answer(
+            out=dict(zip((*OUTPUTS, *LIMITS), np.moveaxis(both, 2, 0).copy(), strict=True)),
+            apart=apart[:, places(keys_of(table, setting), keys)].sum(2),
+            change=self._change(hidden, asked.context),
+        )
+
+    def _row_seconds(self, said: _Answer, table: OpTable, setting: Setting) -> Floats:
+        reference = self.reference["cpu" if setting.is_cpu else "gpu"]
+        log_compute = _log_compute(table, setting.spec, reference, said.out)
+        log_memory = _log_memory(table, setting.spec, reference, said.out)
+        busy = np.logaddexp(SHARPNESS * log_compute, SHARPNESS * log_memory) / SHARPNESS
+        launched = table.launches * OVERHEAD_S * np.exp(said.out["overhead"])
+        seconds: Floats = launched + np.exp(busy + said.apart) + table.waits_s
         return seconds
 
-    def _change(self, hidden: Array, context: Context) -> Floats:
+    def _change(self, hidden: Array, context: Context | None) -> Floats | None:
         w = self._cross
-        assert w is not None
+        if w is None or context is None:
+            return None
         state = _silu(_linear(hidden, w["enter.weight"], w["enter.bias"]))
         for i, part in enumerate((context.first, context.second)):
             mine = state[:, part.own]
@@ -178,6 +193,40 @@ class Ensemble:
         left = _linear(state, w["leave.weight"], w["leave.bias"])[:, :, 0]
         changed: Floats = MOST_CORRECTION * np.tanh(left.astype(np.float64))
         return changed
+
+
+class _Question:
+    """Operators in a setting, without their sizes at a batch: what the networks are asked.
+
+    Tables of one graph share their columns, so these are compared by identity.
+    """
+
+    def __init__(self, table: OpTable, setting: Setting, context: Context | None) -> None:
+        self.table, self.setting, self.context = table, setting, context
+        self._columns = (table.shape, table.group, table.unit, table.name, context)
+        self._setting = (setting.device, setting.features.tobytes())
+
+    def __hash__(self) -> int:
+        return hash((*map(id, self._columns), self._setting))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Question)
+            and self._setting == other._setting
+            and all(a is b for a, b in zip(self._columns, other._columns, strict=True))
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Answer:
+    """What the networks say of operators in a setting."""
+
+    out: Mapping[str, Floats]
+    """[members, rows] each."""
+    apart: Floats
+    """[members, rows] by how much the kernels differ from their like."""
+    change: Floats | None
+    """[members, surroundings]."""
 
 
 @dataclass(frozen=True, eq=False)

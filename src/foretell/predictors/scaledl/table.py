@@ -83,24 +83,50 @@ def table_of(step: Graph, precision: str, *, compiled: bool, on_cpu: bool = Fals
     # Multi-tensor optimizers launch once for many parameters.
     launches[group == GROUP_INDEX["optimizer"]] = _OPTIMIZER_LAUNCHES
     wiring = wiring_of(step)
-    extra = np.zeros((len(kernels), len(EXTRA_NAMES)))
-    row, chosen = wiring.kernel, np.arange(len(kernels))
-    if compiled:
-        row, chosen, nbytes, leads, extra = _fused(step, wiring, nbytes)
-        launches = launches[chosen] * leads
-    return OpTable(
-        group=group[chosen],
-        name=tuple(kernels.each[k].name for k in chosen),
-        unit=unit[chosen],
-        flops=(kernels.flops @ powers)[chosen],
+    name, shape = _names_and_shapes(step.kinds)
+    table = OpTable(
+        group=group,
+        name=name,
+        unit=unit,
+        flops=kernels.flops @ powers,
         nbytes=nbytes,
-        tiles=(np.where(sequential, 1, batch) * m * n / _TILE**2)[chosen],
+        tiles=np.where(sequential, 1, batch) * m * n / _TILE**2,
         launches=launches,
-        waits_s=np.zeros(len(chosen)) if compiled or on_cpu else _steps(step.kinds) @ powers,
-        shape=np.concatenate([shape_rows(step.kinds)[chosen], extra], 1),
-        row=row,
+        waits_s=np.zeros(len(group)) if compiled or on_cpu else _steps(step.kinds) @ powers,
+        shape=shape,
+        row=wiring.kernel,
         wiring=wiring,
     )
+    return _fused_table(step, table) if compiled else table
+
+
+def _fused_table(step: Graph, table: OpTable) -> OpTable:
+    """The same when compiled."""
+    row, chosen, nbytes, leads, extra = _fused(step, table.wiring, table.nbytes)
+    shape = table.shape[chosen]
+    shape[:, len(SHAPE_NAMES) :] = extra
+    return OpTable(
+        group=table.group[chosen],
+        name=tuple(table.name[k] for k in chosen),
+        unit=table.unit[chosen],
+        flops=table.flops[chosen],
+        nbytes=nbytes,
+        tiles=table.tiles[chosen],
+        launches=table.launches[chosen] * leads,
+        waits_s=table.waits_s[chosen],
+        shape=shape,
+        row=row,
+        wiring=table.wiring,
+    )
+
+
+@functools.lru_cache(maxsize=512)
+def _names_and_shapes(kinds: Kinds) -> tuple[tuple[str, ...], Floats]:
+    """Of every kernel; the same objects for the same kinds, so that identity tells them."""
+    rows = shape_rows(kinds)
+    shape = np.concatenate([rows, np.zeros((len(rows), len(EXTRA_NAMES)))], 1)
+    shape.flags.writeable = False
+    return tuple(kernel.name for kernel in kernels_of(kinds).each), shape
 
 
 def _fused(
