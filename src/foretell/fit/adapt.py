@@ -97,7 +97,8 @@ def adapt_member(member: Member, corpus: Corpus, device: str, rows: Ints) -> Tra
 
     def loss() -> Tensor:
         optimizer.zero_grad()
-        said, _ = block.predict(trained.model, rows, cross=trained.cross, paces=pace + groups)
+        paces = torch.cat([pace + groups, pace])
+        said, _ = block.predict(trained.model, rows, cross=trained.cross, paces=paces)
         off = (weight * ((said - measured) / _NOISE).square()).sum()
         moved = ((embedding[place] - start) / _EMBEDDING).square().sum()
         paced = (pace / _PACE).square().sum() + (groups / _GROUP_PACE).square().sum()
@@ -106,7 +107,7 @@ def adapt_member(member: Member, corpus: Corpus, device: str, rows: Ints) -> Tra
         return cost
 
     optimizer.step(loss)
-    return dataclasses.replace(trained, paces=(pace + groups).detach())
+    return dataclasses.replace(trained, paces=torch.cat([pace + groups, pace]).detach())
 
 
 def _most_alike(member: Member, corpus: Corpus, device: str, rows: Ints) -> int:

@@ -16,6 +16,7 @@ from foretell.cluster import Cluster, Device
 from foretell.errors import InputError
 from foretell.graph.graph import Floats
 from foretell.parallel import OpTimes, Placed, StepRun, place, run_step
+from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.assemble import Spread, Trust, assemble, slowest
 from foretell.predictors.forecast import Forecast
 from foretell.predictors.peaks import check_precision
@@ -116,14 +117,12 @@ class ScaleDLPredictor:
         setting = setting_of(recipe, device)
         ensemble = self.weights.ensemble
         logs = ensemble.log_seconds(table, setting, table.context if self.with_cross else None)
-        logs = logs.mean(0)
-        if device.id in self.weights.paces:
-            logs += self.weights.paces[device.id][table.group[table.row]]
+        paces = self.weights.paces.get(device.id, np.zeros(len(GROUPS) + 1))
         return _Timed(
             table=table,
             setting=setting,
-            kernel_s=np.exp(logs),
-            dispatch_s=float(np.exp(np.log(ensemble.dispatch_s(setting)).mean())),
+            kernel_s=np.exp(logs.mean(0) + paces[table.group[table.row]]),
+            dispatch_s=float(np.exp(np.log(ensemble.dispatch_s(setting)).mean() + paces[-1])),
             operators=len(workload.step),
         )
 

@@ -152,7 +152,7 @@ class Block:
     ) -> tuple[Tensor, Tensor]:
         """Logarithms of the times of steps, and the mean square of what surroundings changed.
 
-        `paces` are logarithms by which operators of each group take longer.
+        `paces` are logarithms by which operators of each group take longer, and last the host.
         """
         at, whose = entries(self.corpus, rows)
         count, owner = torch.from_numpy(self.corpus.count[at]), torch.from_numpy(whose)
@@ -172,6 +172,7 @@ class Block:
         op_s = model.seconds(batch, hidden)
         if paces is not None:
             op_s = op_s * torch.exp(paces[batch.group])
+            dispatch_s = dispatch_s * torch.exp(paces[-1])
         launches, amount, size = batch.launches, count.float(), torch.zeros(())
         if cross is not None:
             corpus = self.corpus
@@ -194,7 +195,7 @@ class Trained:
     names: dict[str, int]
     known: Keys
     paces: Tensor | None = None
-    """Of every group, where it was adapted to a device."""
+    """Of every group and of the host, where it was adapted to a device."""
 
     def predict(self, corpus: Corpus, rows: Ints, *, unseen: bool = False) -> Floats:
         """Seconds of steps."""

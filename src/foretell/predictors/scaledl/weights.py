@@ -38,7 +38,7 @@ class Weights:
     """Measured distributed jobs by device family."""
     paces: Mapping[str, Floats] = field(default_factory=dict)
     """Logarithms by which adapted devices take longer than their specification says, in the order
-    of GROUPS."""
+    of GROUPS, and last that of the host that launches."""
 
     machines: Mapping[str, Together] = field(default_factory=dict)
     """How processes do together on calibrated devices."""
