@@ -112,7 +112,7 @@ def add_step(builder: CorpusBuilder, step: Step) -> None:
         np.ones(len(workload.step)),
         setting,
         step.time_s,
-        key=record.group,
+        key=record.group or record.model,
         label=f"{record.origin} {record.model} batch={record.batch}",
     )
 
