@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _COVER = 0.9
 _LEAST = 60
 """Judged steps that an interval of its own needs."""
-_WIDEST = 4.0
+_LONGEST = 4.0
 LEVELS = ("near", "far", "strange", "new-device")
 
 
@@ -108,35 +108,30 @@ def _spreads(ledger: Ledger, chosen: np.ndarray) -> Spreads:
         }
     strangers = chosen & (domain == LEVELS[-1])
     if strangers.any():
-        fold = np.array(ledger.fold)[strangers]
-        low, high = interval(log_off[strangers])
-        wider = _widening(log_off[strangers], fold)
-        found[LEVELS[-1]] = {"*": (low**wider, high**wider)}
+        reach = _reach_of_strangers(np.abs(log_off[strangers]), np.array(ledger.fold)[strangers])
+        found[LEVELS[-1]] = {"*": (float(np.exp(-reach)), float(np.exp(reach)))}
     return found
 
 
-def _widening(log_off: Floats, fold: np.ndarray) -> float:
-    """Exponent with which intervals of the other folds hold _COVER of a fold, on average.
+def _reach_of_strangers(off: Floats, fold: np.ndarray) -> float:
+    """How far a device never seen may be off, either way.
 
-    Few devices were left out, and steps on one of them are off alike: the next one may be further
-    off than all of them.
+    Few devices were left out, and steps on one of them are off alike: some too slow, some too fast.
+    The reach is as much longer than what covers all of them as it must be for those of the others
+    to cover each, on average.
     """
     names = np.unique(fold)
+    reach = float(np.quantile(off, _COVER))
     if len(names) < 2:
-        return 1.0
-    others = [np.log(interval(log_off[fold != name])) for name in names]
-    mine = [log_off[fold == name] for name in names]
+        return reach
+    mine = [off[fold == name] for name in names]
+    others = [float(np.quantile(off[fold != name], _COVER)) for name in names]
 
-    def cover(wider: float) -> float:
-        inside = [
-            ((wider * low <= off) & (off <= wider * high)).mean()
-            for (low, high), off in zip(others, mine, strict=True)
-        ]
-        return float(np.mean(inside))
+    def cover(longer: float) -> float:
+        return float(np.mean([(m <= longer * o).mean() for m, o in zip(mine, others, strict=True)]))
 
-    exponents = np.linspace(1.0, _WIDEST, 61)
-    enough = [wider for wider in exponents if cover(wider) >= _COVER]
-    return float(enough[0]) if enough else _WIDEST
+    tried = np.linspace(1.0, _LONGEST, 61)
+    return reach * next((float(t) for t in tried if cover(t) >= _COVER), _LONGEST)
 
 
 def covered(ledger: Ledger) -> np.ndarray:
