@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.baselines import additive, by_place
-from benchmarks.sources import OWN, RESULTS, ROOT, data_directory
+from benchmarks.sources import OWN, RESULTS, ROOT, required_data
 from foretell.fit.members import fold_of_steps, read_kept
 from foretell.fit.run import Plan, read_parts
 from foretell.fit.side_by_side import Task, fit_all
@@ -48,9 +48,7 @@ def main() -> None:
     parser.add_argument("--fold", type=int, default=0)
     parser.add_argument("--work", type=Path, default=Path("ablation-work"))
     options = parser.parse_args()
-    data = data_directory()
-    if data is None:
-        raise SystemExit("the measurements are not here: set FORETELL_DATA to their folder")
+    data = required_data()
     plan = Plan(data=data, work=options.work, measurements=OWN)
     corpus, about = read_parts(plan, lambda name, share: None)
     part = np.repeat(list(about), [a["rows"] for a in about.values()])

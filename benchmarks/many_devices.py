@@ -10,7 +10,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from benchmarks.sources import RESULTS, ROOT, data_directory
+from benchmarks.sources import RESULTS, ROOT, required_data
 from foretell.api import workload_of
 from foretell.data.importers import records_of
 from foretell.errors import ForetellError
@@ -22,9 +22,7 @@ _PREDICTORS = ("analytic", "scaledl", "scaledl-layers")
 
 def main() -> None:
     """Compare, print and write the table."""
-    data = data_directory()
-    if data is None:
-        raise SystemExit("the measurements are not here: set FORETELL_DATA to their folder")
+    data = required_data()
     runs = defaultdict(list)
     for record in records_of("lambda_dl_benchmark", data / "lambda_dl_benchmark"):
         if record.model == "timm:resnet50" and record.devices == 1 and record.time_s:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.sources import OWN, RESULTS, ROOT, data_directory, measured
+from benchmarks.sources import OWN, RESULTS, ROOT, measured, required_data
 from foretell.data import Record
 from foretell.fit.adapt import trained_of
 from foretell.fit.corpora import cached_corpus
@@ -32,9 +32,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--work", type=Path, default=Path("neusight-work"))
     options = parser.parse_args()
-    data = data_directory()
-    if data is None:
-        raise SystemExit("the measurements are not here: set FORETELL_DATA to their folder")
+    data = required_data()
     plan = Plan(data=data, work=options.work, measurements=OWN)
     corpus, _ = read_parts(plan, lambda name, share: None)
     away = np.array([s.device.startswith(_AWAY) for s in corpus.settings])[corpus.setting]

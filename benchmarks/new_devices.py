@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.sources import OWN, RESULTS, ROOT, data_directory
+from benchmarks.sources import OWN, RESULTS, ROOT, required_data
 from foretell.fit.adapt import adapt_member
 from foretell.fit.members import read_kept, summary
 from foretell.fit.run import Plan, read_parts
@@ -31,9 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fit", type=Path, default=Path("scaledl.safetensors"))
     options = parser.parse_args()
-    data = data_directory()
-    if data is None:
-        raise SystemExit("the measurements are not here: set FORETELL_DATA to their folder")
+    data = required_data()
     plan = Plan(data=data, work=options.fit.with_suffix(".parts"), measurements=OWN)
     corpus, _ = read_parts(plan, lambda name, share: None)
     lines = ["device,place,steps,draw,n,mean,median,p90,max,bias"]

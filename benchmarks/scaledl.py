@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.baselines import BASELINES, by_place
-from benchmarks.sources import OWN, RESULTS, ROOT, data_directory
+from benchmarks.sources import OWN, RESULTS, ROOT, required_data
 from foretell.fit.members import devices_to_leave_out, fold_of_steps, read_kept
 from foretell.fit.run import Plan, read_parts
 from foretell.fit.side_by_side import Task, fit_all
@@ -47,9 +47,7 @@ def main() -> None:
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--work", type=Path, default=Path("scaledl-work"))
     options = parser.parse_args()
-    data = data_directory()
-    if data is None:
-        raise SystemExit("the measurements are not here: set FORETELL_DATA to their folder")
+    data = required_data()
     plan = Plan(data=data, work=options.work, parts=options.parts.split(","), measurements=OWN)
     corpus, _ = read_parts(plan, lambda name, share: None)
     found: dict[str, np.ndarray] = {}

@@ -22,6 +22,14 @@ def data_directory() -> Path | None:
     return chosen if chosen.is_dir() else None
 
 
+def required_data() -> Path:
+    """The folder of all sources, or a plain message and exit."""
+    data = data_directory()
+    if data is None:
+        raise SystemExit("the measurements are not here: set FORETELL_DATA to their folder")
+    return data
+
+
 def folder_of(source: str) -> Path | None:
     """The folder of one source; None when it is not here."""
     base = data_directory()
