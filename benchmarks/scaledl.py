@@ -30,7 +30,7 @@ from foretell.predictors.scaledl.corpus import Corpus
 from foretell.predictors.scaledl.train import Effort
 
 _FOLDS = 5
-_EPOCHS = 36
+_EPOCHS = 24
 _WORKERS = 2
 LEARNED = {"layers": False, "cross": True}
 """Name -> whether the network over the graph is part of it."""

@@ -14,7 +14,7 @@ from foretell.errors import InputError
 from foretell.graph import Graph, GraphCache, Phase, Role, graph_of, load_graph, save_graph
 from foretell.graph import with_optimizer as add_optimizer
 from foretell.graph.blocks import recompute_paths, repeated_blocks
-from foretell.graph.ops import OpClass
+from foretell.graph.ops import DType, OpClass
 
 
 class Tied(nn.Module):
@@ -126,6 +126,13 @@ def test_old_torch_spells_attention_out() -> None:
     assert "attention" in new.kinds.name
     assert "attention" not in old.kinds.name
     assert old.flops < new.flops  # fused backward computes the scores once more
+
+
+def test_attention_of_five_dimensions_has_no_kernel_and_runs_in_full_precision() -> None:
+    graph = graph_of("timm:nest_tiny", precision="amp-fp16", mode="infer")
+    assert "attention" not in graph.kinds.name
+    products = [k for k, name in enumerate(graph.kinds.name) if name == "bmm"]
+    assert {DType(int(graph.kinds.dtype[k])) for k in products} == {DType.FP32}
 
 
 def test_repeated_blocks_share_their_kinds() -> None:

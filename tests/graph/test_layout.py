@@ -33,11 +33,31 @@ def test_a_network_that_permutes_its_activations_convolves_with_channels_last() 
     assert orders(graph, "convolution") == {False, True}  # only the stem has them first
 
 
+def test_norms_over_groups_put_channels_first_again() -> None:
+    options = CaptureOptions(mode="infer", channels_last=True)
+    graph = capture(build_timm("resnet50_gn"), options)
+    assert orders(graph, "convolution") == {True}
+    assert orders(graph, "convolution", "permuted") == {
+        False,
+        True,
+    }  # only the stem finds them last
+
+
 @pytest.mark.parametrize(
     ("op_class", "inputs", "expected"),
     [
         (OpClass.CONV, [torch.empty(2, 3, 4, 5).contiguous(memory_format=LAST)], Layout(True)),
         (OpClass.CONV, [torch.empty(2, 3, 4, 5)], Layout()),
+        (  # all but the first token, as channels of a picture
+            OpClass.CONV,
+            [torch.empty(2, 21, 3)[:, 1:].transpose(1, 2).reshape(2, 3, 4, 5)],
+            Layout(True),
+        ),
+        (  # the weight alone asks for it: the input is turned first
+            OpClass.CONV,
+            [torch.empty(2, 3, 4, 5), torch.empty(6, 3, 1, 1).to(memory_format=LAST)],
+            Layout(True, permuted=True),
+        ),
         (OpClass.ELEMENTWISE, [torch.empty(4, 6), torch.empty(6, 4).t()], Layout(permuted=True)),
         (OpClass.ELEMENTWISE, [torch.empty(4, 6), torch.empty(1, 6)], Layout()),
         (OpClass.ELEMENTWISE, [torch.empty(4, 12)[:, :6]], Layout(sliced=True)),

@@ -52,7 +52,8 @@ def _in_processes(corpus: Corpus, tasks: Sequence[Task], workers: int, tell: Tel
         path = Path(folder) / "corpus.npz"
         save_corpus(corpus, path)
         given = (path, corpus.weight, corpus.share, heard)
-        with start.Pool(min(workers, len(tasks)), _begin, given) as pool:
+        # A process of its own for each fit: what one leaves behind does not add to the next.
+        with start.Pool(min(workers, len(tasks)), _begin, given, maxtasksperchild=1) as pool:
             running = [pool.apply_async(_fit, (task,)) for task in tasks]
             while not all(each.ready() for each in running):
                 try:

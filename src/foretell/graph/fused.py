@@ -170,6 +170,19 @@ def attention(
     return result
 
 
+def has_fused_attention(query: torch.Tensor, key: torch.Tensor, *_: Any, **__: Any) -> bool:
+    """Whether there is a kernel for it: for one dimension of heads and one of samples."""
+    return query.dim() == key.dim() == 4
+
+
+def attention_in_fp32(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *args: Any, **kwargs: Any
+) -> torch.Tensor:
+    """What PyTorch does where no kernel is fused: every part by itself, and in full precision."""
+    q, k, v = (t.to(torch.float32) for t in (query, key, value))
+    return attention_spelled_out(q, k, v, *args, **kwargs).to(query.dtype)
+
+
 def attention_spelled_out(
     query: torch.Tensor,
     key: torch.Tensor,

@@ -37,8 +37,12 @@ class Layout(NamedTuple):
 def in_order_of_gpu(name: str, inputs: Sequence[torch.Tensor], out: Any) -> Any:
     """Results of a convolution in the order a GPU gives them; the shape rule knows one order only.
 
-    Channels come last if they do in the input or in the weight.
+    Channels come last if they do in the input or in the weight; norms over groups of channels put
+    them first again.
     """
+    if name in ("native_group_norm", "native_group_norm_backward"):
+        first, *others = out
+        return (first if first is None else first.contiguous(), *others)
     if name == "convolution" and out.dim() == 4 and any(map(_has_channels_last, inputs[:2])):
         return out.contiguous(memory_format=torch.channels_last)
     if name == "convolution_backward" and any(map(_has_channels_last, inputs[:3])):
@@ -50,11 +54,16 @@ def in_order_of_gpu(name: str, inputs: Sequence[torch.Tensor], out: Any) -> Any:
 
 
 def _has_channels_last(tensor: torch.Tensor) -> bool:
-    return (
-        tensor.dim() == 4
-        and not tensor.is_contiguous()
-        and tensor.is_contiguous(memory_format=torch.channels_last)
-    )
+    """By the steps between elements alone, as PyTorch decides: parts of larger tensors count."""
+    if tensor.dim() != 4 or tensor.stride(1) == 0:
+        return False
+    least = 0
+    for axis in (1, 3, 2, 0):
+        size, step = tensor.shape[axis], tensor.stride(axis)
+        if not size or step < least or (axis == 0 and least == tensor.stride(1)):
+            return False
+        least = step * max(size, 1)
+    return True
 
 
 def layout_of(
@@ -62,6 +71,9 @@ def layout_of(
 ) -> Layout:
     """The layout of a call."""
     channels_last = op_class in _CHANNELS_MATTER and any(map(_has_channels_last, inputs[:1]))
+    if op_class is OpClass.CONV:
+        asked = channels_last or any(map(_has_channels_last, inputs[1:3]))
+        return Layout(asked, permuted=asked and not channels_last)
     if op_class not in _ORDER_MATTERS:
         return Layout(channels_last)
     size = max((t.numel() for t in (*inputs, *outputs)), default=0)

@@ -78,8 +78,10 @@ class GpuSemantics(TorchFunctionMode):
         if self.autocast_dtype is not None and name in _AUTOCAST_NAMES:
             args, kwargs = self._autocast(name, self.autocast_dtype, args, kwargs)
         if name == "scaled_dot_product_attention" and _all_meta(args):
-            if self.fused_attention:
+            if self.fused_attention and fused.has_fused_attention(*args, **kwargs):
                 return fused.attention(*args, **kwargs)
+            if self.fused_attention:
+                return fused.attention_in_fp32(*args, **kwargs)
             with self:  # its parts follow autocast's rules one by one
                 return fused.attention_spelled_out(*args, **kwargs)
         if name == "dropout" and _all_meta(args[:1]):

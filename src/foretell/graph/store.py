@@ -19,7 +19,7 @@ import numpy as np
 from foretell.errors import InputError
 from foretell.graph.graph import Graph, Kinds, Parameters, Storages
 
-FORMAT = 5
+FORMAT = 6
 """Raise when the columns change: older cached graphs are then captured anew."""
 
 

@@ -24,22 +24,13 @@ OUTPUTS = (
     "share_short",
     "share_none",
     "share_memory",
-    "rho_compute",
-    "rho_memory",
 )
 """What the network says of an operator."""
-LIMITS = ("share_processors", "share_power")
-"""What a smaller one says, which sees the operator but neither setting nor device: how far devices
-keep their peak is learned from operators timed alone, and holds in whole steps."""
-LIMITS_HIDDEN = 24
 START = {
     "compute": 0.5,
     "memory": 0.3,
     "waves": -1.0,
-    "rho_compute": -2.0,
-    "rho_memory": -2.0,
     "cache": 2.0,
-    "share_processors": 2.5,
 }
 """Where it starts, unless at zero.
 

@@ -23,8 +23,6 @@ from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.scaledl.form import (
     DISPATCH_S,
     HOST_SHARPNESS,
-    LIMITS,
-    LIMITS_HIDDEN,
     LOG_MICRO,
     MOST_RHO,
     OUTPUTS,
@@ -36,6 +34,7 @@ from foretell.predictors.scaledl.form import (
     USUAL_MATRIX_LEAD,
 )
 from foretell.predictors.scaledl.known import ON_DEVICE
+from foretell.predictors.scaledl.limits import LIMITS, limits_row, limits_start, no_faster
 from foretell.predictors.scaledl.setting import FIRST_UNIT, SETTING_NAMES, VECTOR
 from foretell.predictors.scaledl.table import COLUMNS, UNITS, alike
 
@@ -103,8 +102,7 @@ class LayerModel(nn.Module):
         self.first = nn.Linear(alone + around, sizes.hidden)
         self.second = nn.Linear(sizes.hidden, sizes.hidden)
         self.last = nn.Linear(sizes.hidden, len(OUTPUTS))
-        self.limits = nn.Linear(alone, LIMITS_HIDDEN)
-        self.limits_last = nn.Linear(LIMITS_HIDDEN, len(LIMITS))
+        self.limits = nn.Embedding(len(GROUPS) * len(UNITS), len(LIMITS))
         self.register_buffer("shape_mean", torch.zeros(len(COLUMNS)))
         self.register_buffer("shape_scale", torch.ones(len(COLUMNS)))
         self.host = nn.Linear(len(SETTING_NAMES) + sizes.device_width, 1)
@@ -112,10 +110,10 @@ class LayerModel(nn.Module):
         nn.init.normal_(self.name.weight, std=0.3)
         nn.init.zeros_(self.device.weight)
         nn.init.zeros_(self.known.weight)
-        for last, outputs in ((self.last, OUTPUTS), (self.limits_last, LIMITS)):
-            nn.init.normal_(last.weight, std=0.01)
-            with torch.no_grad():
-                last.bias.copy_(torch.tensor([START.get(name, 0.0) for name in outputs]))
+        nn.init.normal_(self.last.weight, std=0.01)
+        with torch.no_grad():
+            self.last.bias.copy_(torch.tensor([START.get(name, 0.0) for name in OUTPUTS]))
+            self.limits.weight.copy_(torch.tensor(limits_start()))
         nn.init.zeros_(self.host.weight)
         nn.init.zeros_(self.host.bias)
 
@@ -136,7 +134,7 @@ class LayerModel(nn.Module):
         return torch.cat(parts, 1)
 
     def _limits(self, ops: Operators) -> dict[str, Tensor]:
-        made = self.limits_last(nn.functional.silu(self.limits(self._alone(ops))))
+        made = self.limits(limits_row(ops.group, ops.unit))
         return dict(zip(LIMITS, made.unbind(1), strict=True))
 
     def seconds(self, ops: Operators, hidden: Tensor | None = None) -> Tensor:
@@ -161,11 +159,9 @@ class LayerModel(nn.Module):
             torch.stack([out["share_waves"], out["share_short"], out["share_none"]], 1), 1
         )
         short = nn.functional.softplus(out["short_compute"] + LOG_MICRO - ideal)
-        return ideal + (
-            out["compute"]
-            + shares[:, 0] * nn.functional.softplus(out["waves"] - waves)
-            + shares[:, 1] * short
-        )
+        least: Tensor = no_faster(out["compute"], ops.group, nn.functional.softplus)
+        full = shares[:, 0] * nn.functional.softplus(out["waves"] - waves)
+        return ideal + least + full + shares[:, 1] * short
 
     def _log_memory(self, ops: Operators, out: dict[str, Tensor]) -> Tensor:
         rho = MOST_RHO * torch.sigmoid(out["rho_memory"])

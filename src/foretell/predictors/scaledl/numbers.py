@@ -13,7 +13,6 @@ from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.scaledl.context import Context, Inflow
 from foretell.predictors.scaledl.form import (
     DISPATCH_S,
-    LIMITS,
     LOG_MICRO,
     MOST_CORRECTION,
     MOST_RHO,
@@ -25,6 +24,7 @@ from foretell.predictors.scaledl.form import (
     USUAL_MATRIX_LEAD,
 )
 from foretell.predictors.scaledl.known import Keys, keys_of, places
+from foretell.predictors.scaledl.limits import LIMITS, limits_row, no_faster
 from foretell.predictors.scaledl.setting import FIRST_UNIT, VECTOR, Setting
 from foretell.predictors.scaledl.table import COLUMNS, UNITS, OpTable, alike
 
@@ -75,9 +75,11 @@ class Ensemble:
     ) -> Floats:
         """[members, kernels] logarithms of the time of every kernel of a step."""
         said = self._answers(_Question(table, setting, context))
-        logs = np.log(self._row_seconds(said, table, setting))[:, table.row]
+        seconds = self._row_seconds(said, table, setting)[:, table.row]
         if context is not None and said.change is not None:
-            logs = logs + said.change[:, context.place]
+            waits_s = table.waits_s[table.row]
+            seconds = (seconds - waits_s) * np.exp(said.change[:, context.place]) + waits_s
+        logs: Floats = np.log(seconds)
         return logs
 
     def row_seconds(self, table: OpTable, setting: Setting) -> Floats:
@@ -112,8 +114,9 @@ class Ensemble:
         return _Entry.of([m.layers for m in self.members], "first")
 
     @cached_property
-    def _limits_entry(self) -> _Entry:
-        return _Entry.of([m.layers for m in self.members], "limits")
+    def _limits(self) -> Floats:
+        """[members, rows of limits.py, LIMITS] how far operators keep the peak."""
+        return np.array([m.layers["limits.weight"] for m in self.members])
 
     @cached_property
     def _known(self) -> tuple[Keys, Array]:
@@ -132,7 +135,7 @@ class Ensemble:
 
     @cached_property
     def _rest(self) -> dict[str, Array]:
-        names = [f"{n}.{of}" for n in ("second", "last", "limits_last") for of in _LINEAR]
+        names = [f"{n}.{of}" for n in ("second", "last") for of in _LINEAR]
         return _stacked([{n: m.layers[n] for n in names} for m in self.members])
 
     @cached_property
@@ -160,8 +163,7 @@ class Ensemble:
         names = self._names(table)
         hidden = self._hidden(table, setting, names)
         made = _linear(hidden, w["last.weight"], w["last.bias"])
-        small = _silu(self._limits_entry.alone(table, names))
-        limits = _linear(small, w["limits_last.weight"], w["limits_last.bias"])
+        limits = self._limits[:, limits_row(table.group, table.unit)]
         both = np.concatenate([made, limits], 2).astype(np.float64)
         keys, apart = self._known
         return _Answer(
@@ -324,7 +326,7 @@ def _log_compute(
     shares /= shares.sum(0)
     found: Floats = (
         ideal
-        + out["compute"]
+        + no_faster(out["compute"], table.group, _softplus)
         + shares[0] * _softplus(out["waves"] - waves)
         + shares[1] * _softplus(out["short_compute"] + LOG_MICRO - ideal)
     )

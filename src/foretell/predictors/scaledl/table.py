@@ -13,7 +13,8 @@ from foretell.cluster import Device
 from foretell.graph.graph import ATTRS, Floats, Graph, Ints, Kinds
 from foretell.graph.ops import DType, OpClass
 from foretell.predictors.analytic.fusion import fused_bytes
-from foretell.predictors.analytic.rates import GROUP_INDEX, groups_of
+from foretell.predictors.analytic.rates import GROUP_INDEX, LAYOUT_SENSITIVE, groups_of
+from foretell.predictors.scaledl.compiled import convolves_channels_last
 from foretell.predictors.scaledl.context import Context, context_of
 from foretell.predictors.scaledl.kernels import kernels_of
 from foretell.predictors.scaledl.shapes import SHAPE_NAMES, shape_rows
@@ -33,6 +34,9 @@ _LATENCY_S = 3.3e-7
 """Of such a step; read off the EfficientFormer V2 models: 0.26 to 0.39 us on four devices."""
 EXTRA_NAMES = ("fused", "leads_chain")
 COLUMNS = (*SHAPE_NAMES, *EXTRA_NAMES)
+_TURNED = [GROUP_INDEX[name] for name in (*LAYOUT_SENSITIVE, "resample")]
+_IN_ORDER = {COLUMNS.index("channels_last_input"): 1.0, COLUMNS.index("permuted"): 0.0}
+"""What the columns of the order say where channels are last throughout."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -97,14 +101,18 @@ def table_of(step: Graph, precision: str, *, compiled: bool, on_cpu: bool = Fals
         row=wiring.kernel,
         wiring=wiring,
     )
-    return _fused_table(step, table) if compiled else table
+    return _fused_table(step, table, on_cpu=on_cpu) if compiled else table
 
 
-def _fused_table(step: Graph, table: OpTable) -> OpTable:
+def _fused_table(step: Graph, table: OpTable, *, on_cpu: bool) -> OpTable:
     """The same when compiled."""
     row, chosen, nbytes, leads, extra = _fused(step, table.wiring, table.nbytes)
     shape = table.shape[chosen]
     shape[:, len(SHAPE_NAMES) :] = extra
+    if convolves_channels_last(step, on_cpu=on_cpu):
+        turned = np.flatnonzero(np.isin(table.group[chosen], _TURNED))
+        for column, value in _IN_ORDER.items():
+            shape[turned, column] = value
     return OpTable(
         group=table.group[chosen],
         name=tuple(table.name[k] for k in chosen),

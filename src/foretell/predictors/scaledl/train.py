@@ -179,7 +179,8 @@ class Block:
             tables = (corpus.start[rows + 1] - corpus.start[rows]).tolist()
             around = batch_of([corpus.contexts[c] for c in corpus.context[rows]], tables)
             change = cross(hidden, around)
-            op_s = op_s[around.row] * torch.exp(change)
+            waits_s = batch.waits_s[around.row]
+            op_s = (op_s[around.row] - waits_s) * torch.exp(change) + waits_s
             launches, amount, owner = launches[around.row], around.count, around.owner
             size = change.square().mean()
         return step_seconds(op_s, amount, owner, launches, dispatch_s).log(), size

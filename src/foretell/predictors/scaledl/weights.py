@@ -21,7 +21,7 @@ from foretell.predictors.assemble import Spread
 from foretell.predictors.scaledl.numbers import Ensemble, Known, Member
 from foretell.predictors.scaledl.together import Jobs
 
-FORMAT = 3
+FORMAT = 4
 _LAYERS, _CROSS, _KNOWN = "layers", "cross", "known"
 _REFERENCE, _SEEN, _TOGETHER, _PACES = "reference", "seen", "together", "paces"
 
