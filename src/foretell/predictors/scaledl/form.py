@@ -34,8 +34,8 @@ START = {
 }
 """Where it starts, unless at zero.
 
-Devices that were measured are few: what their caches, matrix units and power limits do to an
-operator starts where it holds on most of them, and moves only as far as the data say.
+Devices that were measured are few: what their caches do to an operator starts where it holds on
+most of them, and moves only as far as the data say; so does what limits.py has of units and power.
 """
 USUAL_MATRIX_LEAD = math.log(2.0)
 """Of matrix units over vector units, that an operator uses wherever there is more."""
