@@ -50,7 +50,7 @@ KEPT = {
     "gavel": 489,
     "shockwave": 407,
     "zeus": 596,
-    "nvidia_deeplearningexamples": 352,
+    "nvidia_deeplearningexamples": 388,
     "lambda_dl_benchmark": 3898,
     "gpumemnet": 3000,
 }
@@ -100,7 +100,7 @@ REJECTED: dict[str, dict[str, int]] = {
     "nvidia_deeplearningexamples": {
         "not under a heading of training performance": 2324,
         "no throughput whose unit is told": 375,
-        "the batch of one GPU is not told": 138,
+        "the batch of one GPU is not told": 102,
         "throughput does not count samples": 132,
         "the device is not told": 3,
     },
@@ -238,10 +238,10 @@ LAMBDA_HEADER = (
 TRAINING = "X > Training performance: NVIDIA DGX A100 (8x A100 80GB)"
 
 
-def example(section: str = TRAINING, **row: str) -> str:
+def example(section: str = TRAINING, folder: str = "PyTorch/A/B", **row: str) -> str:
     """A line of readme_tables.jsonl; underscores in names stand for blanks."""
     cells = {name.replace("_", " "): value for name, value in row.items()}
-    return json.dumps({"file": "PyTorch/A/B/README.md", "section": section, "row": cells}) + "\n"
+    return json.dumps({"file": f"{folder}/README.md", "section": section, "row": cells}) + "\n"
 
 
 # Source -> files in upstream's layout, models that are kept, reasons for which rows are not.
@@ -624,6 +624,21 @@ def test_gradient_accumulation_in_a_table_makes_the_step_longer(tmp_path: Path) 
     assert single.time_s == pytest.approx(128 * 64 * 8 / 3200)
     assert (mixed.batch, mixed.options["precision"]) == (256, "amp-fp16")
     assert mixed.time_s == pytest.approx(256 * 32 * 8 / 6400)
+
+
+def test_networks_that_are_timms_have_the_batch_of_their_configuration(tmp_path: Path) -> None:
+    line = example(
+        folder="PyTorch/Classification/ConvNets/resnet50v1.5",
+        GPUs="1",
+        **{"Throughput - TF32": "1,000 img/s", "Throughput - mixed precision": "2000 img/s"},
+    )
+    (tmp_path / "readme_tables.jsonl").write_text(line)
+    single, mixed = records_of("nvidia_deeplearningexamples", tmp_path)
+    assert (single.model, mixed.model) == ("timm:resnet50", "timm:resnet50")
+    assert (single.batch, single.time_s) == (256, pytest.approx(0.256))
+    assert "channels_last" not in single.options
+    assert mixed.options["channels_last"]
+    assert mixed.time_s == pytest.approx(0.128)
 
 
 def test_an_epoch_becomes_steps_of_its_batch(tmp_path: Path) -> None:

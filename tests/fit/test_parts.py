@@ -9,6 +9,7 @@ import pytest
 
 from foretell.api import Case, workload_of
 from foretell.fit.corpus_file import load_corpus, save_corpus
+from foretell.fit.sources import single_steps
 from foretell.fit.splits import by_model, family_of, folds, twins
 from foretell.fit.spreads import interval
 from foretell.predictors.scaledl.corpus import Corpus, CorpusBuilder, joined
@@ -46,6 +47,28 @@ def test_the_same_network_under_two_names_stays_together() -> None:
 )
 def test_families(model: str, family: str) -> None:
     assert family_of(model) == family
+
+
+def test_of_steps_under_power_limits_those_under_the_highest_are_fitted_to(tmp_path: Path) -> None:
+    zeus = tmp_path / "zeus"
+    zeus.mkdir()
+    header = "dataset,network,batch_size,optimizer,power_limit,time_per_epoch,average_power\n"
+    rows = [
+        f"imagenet,resnet50,64,adadelta,{watts},{s},90\n" for watts, s in ((100, 9000), (250, 5000))
+    ]
+    (zeus / "summary_power_v100.csv").write_text(header + "".join(rows))
+    (record,) = single_steps(["zeus"], tmp_path)
+    assert record.environment["power_limit_w"] == 250
+    assert record.group == "resnet50"  # as timm's own measurements name it
+
+
+def test_unfolding_is_launched_for_every_sample_unless_compiled() -> None:
+    workload, _ = workload_of(Case(model="timm:tnt_s_patch16_224", batch=8, mode="infer"))
+    for compiled, launches in ((False, 8), (True, 1)):
+        table = table_of(workload.step, "fp32", compiled=compiled)
+        unfolded = [n for n, name in enumerate(table.name) if name == "im2col"]
+        assert unfolded
+        assert (table.launches[unfolded] == launches).all()
 
 
 def test_a_corpus_is_the_same_after_the_disk(tmp_path: Path) -> None:

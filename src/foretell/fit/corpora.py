@@ -20,7 +20,7 @@ from foretell.predictors.scaledl.corpus import Corpus, CorpusBuilder, joined
 from foretell.predictors.scaledl.setting import make_setting
 from foretell.predictors.scaledl.table import COLUMNS, UNITS, OpTable, table_of
 
-FORMAT = 4
+FORMAT = 5
 _MODELS_PER_TASK = 40
 _FEW = 200
 """Records that are not worth starting processes for."""

@@ -35,11 +35,13 @@ from foretell.graph.graph import Floats
 from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.scaledl.corpus import Corpus, joined, slices
 from foretell.predictors.scaledl.numbers import Ensemble
-from foretell.predictors.scaledl.predictor import ScaleDLPredictor
+from foretell.predictors.scaledl.predictor import FEW, ScaleDLPredictor
 from foretell.predictors.scaledl.train import Effort, references
 from foretell.predictors.scaledl.weights import Weights
 
 _OWN = "own"
+_FEW_MODELS = 20
+"""Below which steps on a device do not make it a known one."""
 _SHARES = {"timm-infer": 0.3}
 """Of the rows drawn in an epoch, where not all are."""
 _STEP, _OPERATOR = 1.0, 0.15
@@ -91,7 +93,7 @@ def read_parts(plan: Plan, tell: Tell) -> tuple[Corpus, dict[str, Any]]:
         )
         about[name] = {"rows": len(corpus), "rejected": len(rejects)}
         if name != _OWN:
-            about[name]["commit"] = source(name.partition("-")[0]).commit
+            about[name]["commits"] = {s: source(s).commit for s in PARTS[name].sources}
         tell(name, 1.0)
     return joined(corpora), about
 
@@ -216,11 +218,18 @@ def _together(parts: Sequence[Judged]) -> Judged:
 
 
 def _groups(corpus: Corpus) -> Mapping[str, Mapping[str, Sequence[str]]]:
-    """Device -> mode -> groups of operators that its steps have."""
+    """Device -> mode -> groups of operators that its steps have, where these are of many models."""
     found: dict[str, dict[str, set[str]]] = {}
+    models: dict[tuple[str, str], set[str]] = {}
     for number, setting in enumerate(corpus.settings):
-        op, _, _ = slices(corpus, np.flatnonzero(corpus.setting == number))
+        rows = np.flatnonzero(corpus.setting == number)
+        op, _, _ = slices(corpus, rows)
         mode = "alone" if setting.is_alone else "train" if setting.trains else "infer"
         groups = found.setdefault(setting.device, {}).setdefault(mode, set())
         groups |= {GROUPS[g] for g in np.unique(corpus.group[op])}
-    return {d: {m: sorted(g) for m, g in modes.items()} for d, modes in found.items()}
+        models.setdefault((setting.device, mode), set()).update(corpus.keys[i] for i in rows)
+    few = {at for at, names in models.items() if at[1] != "alone" and len(names) < _FEW_MODELS}
+    return {
+        d: {FEW if (d, m) in few else m: sorted(g) for m, g in modes.items()}
+        for d, modes in found.items()
+    }

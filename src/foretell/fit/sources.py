@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,9 @@ FOLDERS = {
 """Sources whose folder has another name."""
 _PER_TABLE = 300
 """Operators kept of one kind on one device in one number format."""
+_FLEET = ("nvidia_deeplearningexamples", "gavel", "zeus")
+"""Sources of training steps on single devices that timm's files say nothing of."""
+_TIMM = "timm:"
 _PIPEDREAM = "v100-16gb"
 """PipeDream does not name its GPU; 3x3 convolutions in fp32 at 17 to 21 TFLOP/s, which Winograd's
 method allows on 15.7, point to this one of those its authors used."""
@@ -50,6 +54,7 @@ class Part:
 
     name: str
     about: str
+    sources: Sequence[str]
     read: Callable[[Path], Iterator[Record]]
 
     def records(self, data: Path) -> list[Record]:
@@ -69,10 +74,8 @@ def _timm(mode: str) -> Callable[[Path], Iterator[Record]]:
     return read
 
 
-def _operators(
-    source: str, inside: str = "", device: str = ""
-) -> Callable[[Path], Iterator[Record]]:
-    """Single operators; `device` is what ran those that do not say."""
+def _operators(source: str, about: str, inside: str = "", device: str = "") -> Part:
+    """Single operators of a source; `device` is what ran those that do not say."""
 
     def read(data: Path) -> Iterator[Record]:
         found = records_of(source, folder_of(source, data))
@@ -80,7 +83,25 @@ def _operators(
         named = (r if r.device else dataclasses.replace(r, device=device) for r in single)
         return _some_of_each(r for r in named if r.device and r.model.startswith("op:"))
 
-    return read
+    return Part(source, about, [source], read)
+
+
+def single_steps(sources: Iterable[str], data: Path) -> Iterator[Record]:
+    """Training steps of timm's models on one device; of repeated ones that of the median time.
+
+    Forecasts know no power limit: of steps under several, those under the highest count.
+    """
+    same: dict[tuple[object, ...], list[Record]] = defaultdict(list)
+    for source in sources:
+        for record in records_of(source, folder_of(source, data)):
+            if record.devices == 1 and record.model.startswith(_TIMM):
+                key = (source, record.model, record.device, record.batch, repr(record.options))
+                same[key].append(record)
+    for rows in same.values():
+        limits = [float(r.environment.get("power_limit_w", 0)) for r in rows]
+        most = [r for r, limit in zip(rows, limits, strict=True) if limit == max(limits)]
+        record = sorted(most, key=lambda r: r.time_s or 0.0)[len(most) // 2]
+        yield dataclasses.replace(record, group=record.model.removeprefix(_TIMM))
 
 
 def _some_of_each(records: Iterable[Record]) -> Iterator[Record]:
@@ -102,12 +123,18 @@ def _lot(text: str) -> bytes:
 PARTS: Mapping[str, Part] = {
     part.name: part
     for part in (
-        Part("timm-train", "training steps of vision models", _timm("train")),
-        Part("timm-infer", "inference steps of vision models", _timm("infer")),
-        Part("neusight", "single operators in fp32", _operators("neusight", "/train/")),
-        Part("aiconfigurator", "matrix products in fp16 to fp8", _operators("aiconfigurator")),
-        Part("vidur", "operators of language models in fp16", _operators("vidur")),
-        Part("pipedream", "layers in training in fp32", _operators("pipedream", device=_PIPEDREAM)),
+        Part("timm-train", "training steps of vision models", ["timm"], _timm("train")),
+        Part("timm-infer", "inference steps of vision models", ["timm"], _timm("infer")),
+        Part(
+            "fleet",
+            "training steps of a few models on other devices",
+            _FLEET,
+            functools.partial(single_steps, _FLEET),
+        ),
+        _operators("neusight", "single operators in fp32", "/train/"),
+        _operators("aiconfigurator", "matrix products in fp16 to fp8"),
+        _operators("vidur", "operators of language models in fp16"),
+        _operators("pipedream", "layers in training in fp32", device=_PIPEDREAM),
     )
 }
 """What can be fitted to, by name."""

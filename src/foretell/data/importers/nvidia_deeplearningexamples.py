@@ -3,7 +3,9 @@
 Reads readme_tables.jsonl, one line per row of a table with its file and headings. A row becomes a
 record for every throughput it holds if row and heading tell unit, batch, GPUs, device and
 precision. Models keep the name of their folder: most are written for other frameworks, and heads,
-losses or inputs of the rest differ from the references.
+losses or inputs of the rest differ from the references. Three networks of convolutions are timm's
+under another name; their tables leave out the batch, which PyTorch/Classification/ConvNets/
+configs.yml of the same repository states, with the order of tensors and the optimizer.
 """
 
 from __future__ import annotations
@@ -43,6 +45,22 @@ _PRECISION = {
     "amp": "amp-fp16",
     "fp16": "amp-fp16",
 }
+_CONVNETS = "PyTorch/Classification/ConvNets/"
+_SAME_AS = {
+    "resnet50v1.5": "timm:resnet50",
+    "resnext101-32x4d": "timm:resnext101_32x4d",
+    "se-resnext101-32x4d": "timm:seresnext101_32x4d",
+}
+_CONVNET_BATCH = {
+    ("resnet50v1.5", "v100"): {"amp-fp16": 256, "fp32": 112},
+    ("resnet50v1.5", "a100"): {"amp-fp16": 256, "tf32": 256},
+    ("resnext101-32x4d", "v100"): {"amp-fp16": 128, "fp32": 64},
+    ("resnext101-32x4d", "a100"): {"amp-fp16": 128, "tf32": 128},
+    ("se-resnext101-32x4d", "v100"): {"amp-fp16": 112, "fp32": 64},
+    ("se-resnext101-32x4d", "a100"): {"amp-fp16": 128, "tf32": 128},
+}
+_CONVNET_TORCH = "1.9"
+"""Of the container that their Dockerfile names."""
 _NO_THROUGHPUT = ("speedup", "speed-up", "scaling", "time", "ratio", "asp", "qat", "overhead")
 
 
@@ -100,12 +118,14 @@ def _record(row: Row, column: str, about: Mapping[str, str]) -> Record:
         raise BadRowError("the device is not known")
     nodes, gpus = _gpus(cells, int(system[-1]["gpus"]))
     label = _label(column)
-    batch, passes = _batch(cells, label)
     precision = single_precision(device) if label == "fp32" else label
+    convnet = about["model"].removeprefix(_CONVNETS)
+    known = _CONVNET_BATCH.get((convnet, device.partition("-")[0]), {})
+    batch, passes = (known[precision], 1) if precision in known else _batch(cells, label)
     global_batch = batch * passes * gpus
     seq = _one_number(cells, "sequence length")
     return Record(
-        model=about["model"],
+        model=_SAME_AS[convnet] if known else about["model"],
         cluster=known_cluster(device, gpus // nodes, nodes),
         device=device,
         devices=gpus,
@@ -116,6 +136,7 @@ def _record(row: Row, column: str, about: Mapping[str, str]) -> Record:
             "precision": precision,
             **({"seq": seq} if seq else {}),
             **({"global_batch": global_batch} if passes > 1 else {}),
+            **(_convnet_options(precision) if known else {}),
         },
         group=about["model"],
         time_s=global_batch / per_s,
@@ -124,6 +145,11 @@ def _record(row: Row, column: str, about: Mapping[str, str]) -> Record:
         origin=row.origin,
         environment={"table": about["section"], **_distinctions(cells)},
     )
+
+
+def _convnet_options(precision: str) -> dict[str, Any]:
+    found = {"image_size": 224, "optimizer": "momentum", "torch_version": _CONVNET_TORCH}
+    return {**found, "channels_last": True} if precision == "amp-fp16" else found
 
 
 def _per_second(column: str, value: str) -> float:

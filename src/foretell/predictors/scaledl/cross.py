@@ -56,6 +56,10 @@ class CrossLayer(nn.Module):
         nn.init.zeros_(self.leave.weight)
         nn.init.zeros_(self.leave.bias)
 
+    def matrices(self) -> list[nn.Parameter]:
+        """Weights between layers, without the last, which starts at zero."""
+        return [p for n, p in self.named_parameters() if p.ndim == 2 and not n.startswith("leave")]
+
     def forward(self, hidden: Tensor, batch: ContextBatch) -> Tensor:
         """One number per surrounding."""
         state = nn.functional.silu(self.enter(hidden))

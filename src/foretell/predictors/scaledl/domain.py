@@ -13,7 +13,7 @@ from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.scaledl.corpus import Corpus, slices
 from foretell.predictors.scaledl.setting import SETTING_NAMES, Setting
 from foretell.predictors.scaledl.shapes import LOG_UNIT
-from foretell.predictors.scaledl.table import COLUMNS, OpTable
+from foretell.predictors.scaledl.table import COLUMNS, OpTable, alike
 
 _OCTAVES = tuple(
     COLUMNS.index(name)
@@ -65,7 +65,7 @@ def _cells(shape: Floats, group: Ints, unit: Ints, features: Floats) -> Cells:
     octaves = np.rint(shape[:, _OCTAVES] * LOG_UNIT).astype(np.int64)
     flags = shape[:, _FLAGS].astype(np.int64)
     ways = np.broadcast_to(features[:, _WAYS], (len(shape), len(_WAYS))).astype(np.int64)
-    columns = np.concatenate([group[:, None], unit[:, None], octaves, flags, ways], 1)
+    columns = np.concatenate([group[:, None], alike(unit)[:, None], octaves, flags, ways], 1)
     found = np.zeros(len(shape), dtype=np.uint64)
     for column in columns.T:
         found = (found ^ (column.astype(np.uint64) + _SEED)) * np.uint64(0xBF58476D1CE4E5B9)

@@ -28,6 +28,8 @@ from foretell.predictors.scaledl.together import Taught, job_of
 from foretell.predictors.scaledl.weights import Weights, load_weights, save_weights
 from foretell.workload import Workload
 
+FEW = "few"
+"""What the card files steps of few models on a device under, instead of their mode."""
 _EVIDENCE = 0.5
 """Likeness to a measured distributed job from which on its kind counts as measured."""
 
@@ -178,10 +180,12 @@ def _strange(card: Mapping[str, Any], workload: Workload, device: Device) -> str
     mode = workload.recipe.mode
     if mode in modes:
         return None
+    if FEW in modes:
+        return f"few models were measured on {device.id}: other devices stand for the rest"
     if not modes:
         return f"nothing was measured on {device.id}: its specification stands for it"
-    known = "single operators" if set(modes) == {"alone"} else f"no {mode} steps"
-    only = "only single operators were" if known == "single operators" else f"{known} were"
+    alone = set(modes) == {"alone"}
+    only = "only single operators were" if alone else f"no {mode} steps were"
     return f"{only} measured on {device.id}: other devices stand for the rest"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,8 @@ _HUBER = 0.03
 _EMBEDDING_PULL = 1e-3
 _CHANGE_PULL = 1e-2
 _CHUNK = 100_000
+_RISE, _LEAST_RATE = 0.15, 0.04
+"""Share of the steps in which rates rise, and where they start."""
 NOTHING: Keys = np.zeros(0, dtype=np.uint64)
 """No kernel is told apart."""
 
@@ -35,6 +38,8 @@ class Effort:
     steps_per_batch: int = 16
     """Beside them a batch has its part of the single operators."""
     rate: float = 4e-3
+    matrix_rate: float = 0.03
+    """Of the matrices between layers, which all singular values of a gradient move alike (Muon)."""
     decay: float = 1e-4
     forget_device: float = 0.3
     """Share of batches in which devices are taken as unseen, so that the unseen one is fitted."""
@@ -247,22 +252,11 @@ def train_layers(
     model = LayerModel(sizes)
     _standardise(model, block.shape[torch.from_numpy(np.unique(slices(corpus, rows)[0]))])
     cross = CrossLayer(effort.hidden) if effort.cross else None
-    apart = model.known.weight
-    fitted = [p for p in model.parameters() if p is not apart]
-    fitted += cross.parameters() if cross else ()
-    optimizer = torch.optim.AdamW(
-        [
-            {"params": fitted, "weight_decay": effort.decay},
-            {"params": [apart], "weight_decay": effort.decay_known},
-        ],
-        lr=effort.rate,
-    )
+    optimizer = _Optimizer.of(model, cross, effort)
     per_epoch = corpus.share[rows].sum() if len(rows) else 0
     steps = float(corpus.share[rows] @ (np.diff(corpus.start)[rows] > 1))
     batches = max(1, int((steps or per_epoch) // effort.steps_per_batch))
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, effort.rate, total_steps=effort.epochs * batches + 1, pct_start=0.15
-    )
+    optimizer.plan(effort.epochs * batches)
     weight = torch.tensor(corpus.weight, dtype=torch.float32)
     for epoch in range(effort.epochs):
         total, off_total = 0.0, 0.0
@@ -279,16 +273,58 @@ def train_layers(
             off = said - block.log_measured[chosen]
             loss = (weight[chosen] * _huber(off)).mean() + _CHANGE_PULL * change
             loss = loss + _EMBEDDING_PULL * model.device.weight.square().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(fitted, 1.0)
-            optimizer.step()
-            schedule.step()
+            optimizer.step(loss)
             total += len(chosen)
             off_total += float(off.detach().abs().sum())
         tell(epoch, off_total / total)
     model.eval()
     return Trained(model, cross, devices, names, known)
+
+
+class _Optimizer:
+    """Muon for the matrices between layers, AdamW for everything else, one schedule for both."""
+
+    def __init__(self, parts: Sequence[torch.optim.Optimizer], clipped: Sequence[Tensor]) -> None:
+        self._parts, self._clipped = parts, clipped
+        self._schedules: list[torch.optim.lr_scheduler.LambdaLR] = []
+
+    @classmethod
+    def of(cls, model: LayerModel, cross: CrossLayer | None, effort: Effort) -> _Optimizer:
+        """For all parameters of both."""
+        matrices = [model.first.weight, model.second.weight]
+        apart = model.known.weight
+        fitted = [p for p in model.parameters() if p is not apart]
+        if cross is not None:
+            fitted += cross.parameters()
+            matrices += cross.matrices()
+        named = {id(p) for p in matrices}
+        rest = [
+            {"params": [p for p in fitted if id(p) not in named], "weight_decay": effort.decay},
+            {"params": [apart], "weight_decay": effort.decay_known},
+        ]
+        muon = torch.optim.Muon(matrices, lr=effort.matrix_rate, weight_decay=0.0)
+        return cls([torch.optim.AdamW(rest, lr=effort.rate), muon], fitted)
+
+    def plan(self, steps: int) -> None:
+        """So many steps will follow: rates rise first, then fall to nothing."""
+
+        def share(step: int) -> float:
+            done = step / (steps + 1)
+            if done < _RISE:
+                return _LEAST_RATE + (1 - _LEAST_RATE) * (1 - math.cos(math.pi * done / _RISE)) / 2
+            return (1 + math.cos(math.pi * (done - _RISE) / (1 - _RISE))) / 2
+
+        self._schedules = [torch.optim.lr_scheduler.LambdaLR(p, share) for p in self._parts]
+
+    def step(self, loss: Tensor) -> None:
+        """Move against the gradient of the loss."""
+        for part in self._parts:
+            part.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self._clipped, 1.0)
+        for part, schedule in zip(self._parts, self._schedules, strict=True):
+            part.step()
+            schedule.step()
 
 
 def _standardise(model: LayerModel, shape: Tensor) -> None:
