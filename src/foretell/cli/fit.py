@@ -45,7 +45,7 @@ def fit(
     epochs: Annotated[
         int,
         typer.Option(parser=whole_number, help="Rounds over the data.", rich_help_panel=_EFFORT),
-    ] = 24,
+    ] = 28,
     cross: Annotated[
         bool,
         typer.Option(

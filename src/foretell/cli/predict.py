@@ -242,8 +242,13 @@ def predict(
         typer.Option(parser=a_number, help="Tokens to train on.", rich_help_panel=_LENGTH),
     ] = None,
     predictor: Annotated[
-        str, typer.Option(help="Its name, or a .json file of constants.", rich_help_panel=_OUTPUT)
-    ] = ("analytic"),
+        str,
+        typer.Option(
+            help="scaledl (learned), scaledl-layers (no network over the graph), analytic, "
+            "or a file of 'foretell calibrate', 'adapt' or 'fit'.",
+            rich_help_panel=_OUTPUT,
+        ),
+    ] = "scaledl",
     max_batch: Annotated[
         bool,
         typer.Option(

@@ -44,8 +44,8 @@ _FEW_MODELS = 20
 """Below which steps on a device do not make it a known one."""
 _SHARES = {"timm-infer": 0.3}
 """Of the rows drawn in an epoch, where not all are."""
-_STEP, _OPERATOR = 1.0, 0.15
-"""Weights of a step and of a single operator."""
+_STEP, _FLEET_STEP, _OPERATOR = 1.0, 4.0, 0.15
+"""Weights of a step, of one of the few on other devices, and of a single operator."""
 _DRAWN = 2000
 _ANYTHING = (0.3, 3.0)
 """Interval of distributed forecasts when no job was looked at."""
@@ -87,7 +87,9 @@ def read_parts(plan: Plan, tell: Tell) -> tuple[Corpus, dict[str, Any]]:
         corpora.append(
             dataclasses.replace(
                 corpus,
-                weight=np.where(is_model(corpus), _STEP, _OPERATOR),
+                weight=np.where(
+                    is_model(corpus), _FLEET_STEP if name == "fleet" else _STEP, _OPERATOR
+                ),
                 share=np.full(len(corpus), _SHARES.get(name, 1.0)),
             )
         )

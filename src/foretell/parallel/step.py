@@ -57,6 +57,8 @@ class StepRun:
     """Gradient exchange of each rank, beside its last backward pass or beside all of them."""
     finishes: tuple[Finish, ...]
     """What each rank does after that."""
+    stretch: float = 1.0
+    """By which everything takes longer than its parts say."""
 
     def stretched(self, factor: float) -> StepRun:
         """The same step, slower or faster in all of its parts."""
@@ -67,6 +69,7 @@ class StepRun:
             phase_s={name: seconds * factor for name, seconds in self.phase_s.items()},
             compute_busy_s=self.compute_busy_s * factor,
             communication_busy_s=self.communication_busy_s * factor,
+            stretch=self.stretch * factor,
         )
 
 

@@ -58,7 +58,11 @@ def timeline(placed: Placed, run: StepRun, detailed: Container[int]) -> Iterator
     """Every pass of the step, with all that belongs to it for the `detailed` microbatches."""
     spans = play(placed, run.stages, whole=True).spans
     for rank in range(placed.layout.pp):
-        yield from _Rank(placed, run, rank, [s for s in spans if s.rank == rank]).events(detailed)
+        for event in _Rank(placed, run, rank, [s for s in spans if s.rank == rank]).events(
+            detailed
+        ):
+            start_s, end_s = event.start_s * run.stretch, event.end_s * run.stretch
+            yield event._replace(start_s=start_s, end_s=end_s)
 
 
 class _Rank:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -84,8 +85,7 @@ class ScaleDLPredictor:
 
     def _together(self, placed: Placed, run: StepRun, trust: Trust) -> tuple[StepRun, Trust]:
         """What measured jobs like this one teach about the rest of the step."""
-        jobs = self.weights.together.get(slowest(placed.cluster).family)
-        taught = jobs.about(job_of(placed, run)) if jobs else Taught(0.0, 0.0, 0.0)
+        taught = self._taught(placed, run)
         spreads, notes = self.weights.card["spreads"], list(trust.notes)
         if taught.evidence >= _EVIDENCE:
             low, high = (float(s**taught.doubt) for s in spreads["together"]["*"])
@@ -95,13 +95,19 @@ class ScaleDLPredictor:
         spread = Spread(low=low, high=high)
         if trust.notes:
             spread = spread.or_wider(trust.spread)
-        stretched = run.stretched(float(np.exp(taught.added)))
-        return stretched, Trust(spread=spread, notes=notes)
+        return run.stretched(math.exp(taught.added)), Trust(spread=spread, notes=notes)
+
+    def _taught(self, placed: Placed, run: StepRun) -> Taught:
+        device = slowest(placed.cluster)
+        jobs = self.weights.together.get(device.family)
+        known = placed.cluster.is_single_device or device.id in self.weights.machines
+        return Taught(0.0, 0.0, 0.0) if known or not jobs else jobs.about(job_of(placed, run))
 
     def play(self, workload: Workload, cluster: Cluster) -> tuple[Placed, StepRun]:
-        """One step of the job by its timeline alone."""
+        """One step of the job, as it is forecast."""
         placed = place(workload, cluster)
-        return placed, self._run(placed, self._timed(placed.local, slowest(cluster)))
+        run = self._run(placed, self._timed(placed.local, slowest(cluster)))
+        return placed, run.stretched(math.exp(self._taught(placed, run).added))
 
     def op_times(self, workload: Workload, device: Device) -> OpTimes:
         """Times of every operator of the step on one device, in execution order."""

@@ -34,7 +34,7 @@ NOTHING: Keys = np.zeros(0, dtype=np.uint64)
 class Effort:
     """How long and how carefully to fit."""
 
-    epochs: int = 40
+    epochs: int = 28
     steps_per_batch: int = 16
     """Beside them a batch has its part of the single operators."""
     rate: float = 4e-3
@@ -50,7 +50,7 @@ class Effort:
     decay_known: float = 0.1
     """How strongly what is told apart is drawn to nothing."""
     seed: int = 0
-    hidden: int = 96
+    hidden: int = 160
     cross: bool = True
     """Whether surroundings count."""
 
