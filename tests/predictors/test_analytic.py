@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from foretell.predictors.analytic import AnalyticPredictor
 from foretell.predictors.analytic.fusion import fused_bytes
 from foretell.workload import Recipe, Workload
 
+predict = functools.partial(foretell.predict, predictor="analytic")
+
 NETWORKS = ("timm:resnet18", "timm:vit_tiny_patch16_224", "timm:mobilenetv3_small_050")
 
 
@@ -31,7 +34,7 @@ def graph(request: pytest.FixtureRequest) -> Graph:
 def step_s(graph: Graph, where: str | Cluster, **recipe: object) -> float:
     workload = Workload(graph, Recipe(precision="amp-fp16", **recipe))  # type: ignore[arg-type]
     cluster = parse_cluster(where) if isinstance(where, str) else where
-    return predictor().predict(workload, cluster).step_time_s.value
+    return predictor("analytic").predict(workload, cluster).step_time_s.value
 
 
 @settings(max_examples=20, deadline=None)
@@ -64,29 +67,29 @@ def test_accumulation_repeats_all_but_the_optimizer(graph: Graph) -> None:
 
 
 def test_inference_is_cheaper_than_training() -> None:
-    train = foretell.predict("timm:resnet18", batch=64)
-    infer = foretell.predict("timm:resnet18", batch=64, mode="infer")
+    train = predict("timm:resnet18", batch=64)
+    infer = predict("timm:resnet18", batch=64, mode="infer")
     assert infer.step_time_s.value < 0.6 * train.step_time_s.value
     assert infer.memory_bytes.value < train.memory_bytes.value
 
 
 def test_recomputation_trades_time_for_memory() -> None:
-    plain = foretell.predict("timm:vit_small_patch16_224", batch=64)
-    again = foretell.predict("timm:vit_small_patch16_224", batch=64, recompute="full")
+    plain = predict("timm:vit_small_patch16_224", batch=64)
+    again = predict("timm:vit_small_patch16_224", batch=64, recompute="full")
     assert again.memory_bytes.value < 0.6 * plain.memory_bytes.value
     assert again.step_time_s.value > 1.1 * plain.step_time_s.value
     assert again.breakdown["phase"]["recompute"] > 0
 
 
 def test_a_device_family_nobody_measured_is_out_of_domain_and_says_so() -> None:
-    forecast = foretell.predict("timm:resnet18", batch=32, cluster="k80")
+    forecast = predict("timm:resnet18", batch=32, cluster="k80")
     assert not forecast.in_domain
     assert any("never measured" in note for note in forecast.notes)
     assert forecast.step_time_s.high > 1.5 * forecast.step_time_s.value
 
 
 def test_a_measured_setting_is_in_domain() -> None:
-    forecast = foretell.predict(
+    forecast = predict(
         "timm:resnet50", batch=128, cluster="rtx3090", precision="amp-fp16", optimizer="momentum"
     )
     assert forecast.in_domain
@@ -94,12 +97,12 @@ def test_a_measured_setting_is_in_domain() -> None:
 
 def test_a_format_the_device_lacks_is_refused() -> None:
     with pytest.raises(foretell.InputError, match=r"v100-16gb.*bf16"):
-        foretell.predict("timm:resnet18", precision="bf16", cluster="v100-16gb")
+        predict("timm:resnet18", precision="bf16", cluster="v100-16gb")
 
 
 def test_data_parallel_training_sends_the_ring_share(graph: Graph) -> None:
     workload = Workload(graph, Recipe(batch=32, precision="amp-fp16"))
-    forecast = predictor().predict(workload, parse_cluster("8xa100-80gb"))
+    forecast = predictor("analytic").predict(workload, parse_cluster("8xa100-80gb"))
     gradients = 4 * graph.parameters.total
     assert forecast.traffic_bytes_per_step.value == pytest.approx(2 * 7 / 8 * gradients)
 
@@ -148,14 +151,14 @@ def test_compiling_saves_elementwise_traffic_and_never_adds_any() -> None:
 
 def test_phases_of_accumulated_passes_sum_to_the_step(graph: Graph) -> None:
     workload = Workload(graph, Recipe(precision="amp-fp16", batch=8, global_batch=32))
-    forecast = predictor().predict(workload, parse_cluster("rtx3090"))
+    forecast = predictor("analytic").predict(workload, parse_cluster("rtx3090"))
     for part in ("phase", "class", "module"):
         assert sum(forecast.breakdown[part].values()) == pytest.approx(forecast.step_time_s.value)
 
 
 def test_master_weights_cost_optimizer_time() -> None:
     plain, kept = (
-        foretell.predict("timm:vit_tiny_patch16_224", precision="bf16", master_weights=m)
+        predict("timm:vit_tiny_patch16_224", precision="bf16", master_weights=m)
         for m in (False, True)
     )
     optimizer_s = [f.breakdown["phase"]["optimizer"] for f in (plain, kept)]
@@ -165,14 +168,14 @@ def test_master_weights_cost_optimizer_time() -> None:
 def test_every_device_of_a_mixed_cluster_must_have_room() -> None:
     both = Cluster(groups=(node_group(device("h100-sxm")), node_group(device("t4"))))
     alone = Cluster(groups=(node_group(device("h100-sxm")),) * 2)
-    fits = [foretell.predict("timm:resnet50", batch=256, cluster=c).fits for c in (both, alone)]
+    fits = [predict("timm:resnet50", batch=256, cluster=c).fits for c in (both, alone)]
     assert fits == [False, True]
 
 
 def test_newer_devices_are_faster_for_recurrent_layers() -> None:
     lstm = torch.nn.LSTM(256, 256, num_layers=2)
     seconds = [
-        foretell.predict(
+        predict(
             lstm, inputs=torch.empty(100, 32, 256), cluster=c, precision="amp-fp16", mode="infer"
         ).step_time_s.value
         for c in ("t4", "h100-sxm")
@@ -182,16 +185,14 @@ def test_newer_devices_are_faster_for_recurrent_layers() -> None:
 
 
 def test_utilisation_counts_the_format_convolutions_run_in() -> None:
-    forecast = foretell.predict("timm:resnet50", batch=128, cluster="a100-80gb")
-    tf32 = foretell.predict("timm:resnet50", batch=128, cluster="a100-80gb", precision="tf32")
+    forecast = predict("timm:resnet50", batch=128, cluster="a100-80gb")
+    tf32 = predict("timm:resnet50", batch=128, cluster="a100-80gb", precision="tf32")
     assert forecast.utilisation.value == pytest.approx(tf32.utilisation.value, rel=0.02)
 
 
 def test_a_fused_optimizer_moves_fewer_bytes() -> None:
-    plain, fused = (
-        foretell.predict("timm:vit_tiny_patch16_224", fused_optimizer=f) for f in (False, True)
-    )
+    plain, fused = (predict("timm:vit_tiny_patch16_224", fused_optimizer=f) for f in (False, True))
     ratio = fused.breakdown["phase"]["optimizer"] / plain.breakdown["phase"]["optimizer"]
     assert ratio == pytest.approx(7 / 20, rel=0.2)
     with pytest.raises(InputError, match="adafactor"):
-        foretell.predict("timm:resnet18", fused_optimizer=True, optimizer="adafactor")
+        predict("timm:resnet18", fused_optimizer=True, optimizer="adafactor")

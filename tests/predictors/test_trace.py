@@ -48,12 +48,14 @@ PLANS: dict[str, dict[str, Any]] = {
 }
 
 
-def trace(*, cluster: str = "8xa100-80gb", **recipe: Any) -> tuple[dict[str, Any], float]:
+def trace(
+    *, cluster: str = "8xa100-80gb", by: str = "scaledl", **recipe: Any
+) -> tuple[dict[str, Any], float]:
     """The trace and the forecast's step time."""
     recipe = {"precision": "bf16", "batch": 1, **recipe}
     graph = graph_of(GPT, precision="bf16", mode=recipe.get("mode", "train"))
     job, where = Workload(graph, Recipe(**recipe)), parse_cluster(cluster)
-    chosen = predictor()
+    chosen = predictor(by)
     placed, run = chosen.play(job, where)  # type: ignore[attr-defined]
     return chrome_trace(placed, run, "a100"), chosen.predict(job, where).step_time_s.value
 
@@ -67,9 +69,10 @@ def ends_us(events: list[dict[str, Any]]) -> list[float]:
     return [e["ts"] + e["dur"] for e in events]
 
 
+@pytest.mark.parametrize("by", ["analytic", "scaledl"])
 @pytest.mark.parametrize("plan", PLANS)
-def test_the_last_event_ends_with_the_step(plan: str) -> None:
-    found, step_s = trace(**PLANS[plan])
+def test_the_last_event_ends_with_the_step(plan: str, by: str) -> None:
+    found, step_s = trace(by=by, **PLANS[plan])
     assert max(ends_us(slices(found))) == pytest.approx(step_s * 1e6, rel=0.01)
 
 

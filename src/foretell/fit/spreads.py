@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from foretell.fit.members import Judged
 
 _COVER = 0.9
-_LEAST = 60
+_LEAST = 40
 """Judged steps that an interval of its own needs."""
+_FAMILY = 2.0
+"""How much steps of families held out whole count: what people ask about is rarely the sibling of a
+measured network."""
 _LONGEST = 4.0
 LEVELS = ("near", "far", "strange", "new-device")
 
@@ -96,16 +99,17 @@ def spreads_of(ledger: Ledger) -> Spreads:
 def _spreads(ledger: Ledger, chosen: np.ndarray) -> Spreads:
     """The same from some of the steps."""
     domain, place, log_off = ledger.domain, np.array(ledger.place), ledger.log_off
+    weight = np.where(np.array(ledger.level) == "family", _FAMILY, 1.0)
     found: Spreads = {}
     for name in LEVELS:
         rows = chosen & (domain == name)
         if rows.sum() < _LEAST:  # rather all that was judged
             rows = chosen & (domain != LEVELS[-1]) if name != LEVELS[-1] else chosen
-        found[name] = {"*": interval(log_off[rows])} | {
-            str(p): interval(log_off[rows & (place == p)])
-            for p in np.unique(place[rows])
-            if (rows & (place == p)).sum() >= _LEAST
-        }
+        found[name] = {"*": interval(log_off[rows], weight[rows])}
+        for p in np.unique(place[rows]):
+            mine = rows & (place == p)
+            if mine.sum() >= _LEAST:
+                found[name][str(p)] = interval(log_off[mine], weight[mine])
     strangers = chosen & (domain == LEVELS[-1])
     if strangers.any():
         reach = _reach_of_strangers(np.abs(log_off[strangers]), np.array(ledger.fold)[strangers])
@@ -147,10 +151,15 @@ def covered(ledger: Ledger) -> np.ndarray:
     return inside
 
 
-def interval(log_off: Floats) -> tuple[float, float]:
+def interval(log_off: Floats, weight: Floats | None = None) -> tuple[float, float]:
     """Factors that _COVER of measured over predicted lie between, with the finite-sample step."""
-    count = len(log_off)
-    tail = (1 - _COVER) / 2
-    low = max(0, int(np.floor(tail * (count + 1))) - 1)
-    ordered = np.sort(log_off)
-    return float(np.exp(ordered[low])), float(np.exp(ordered[count - 1 - low]))
+    weight = np.ones(len(log_off)) if weight is None else weight
+    order = np.argsort(log_off)
+    least = (1 - _COVER) / 2 * (weight.sum() + weight.mean())
+
+    def edge(at: Ints) -> float:
+        """The outermost value that as much as `least` lies beyond or at."""
+        inside = int((np.cumsum(weight[at]) <= least).sum())
+        return float(np.exp(log_off[at[max(0, inside - 1)]]))
+
+    return edge(order), edge(order[::-1])

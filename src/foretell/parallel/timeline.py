@@ -56,11 +56,10 @@ class _Layout(NamedTuple):
 
 def timeline(placed: Placed, run: StepRun, detailed: Container[int]) -> Iterator[Event]:
     """Every pass of the step, with all that belongs to it for the `detailed` microbatches."""
-    spans = play(placed, run.stages, whole=True).spans
-    for rank in range(placed.layout.pp):
-        for event in _Rank(placed, run, rank, [s for s in spans if s.rank == rank]).events(
-            detailed
-        ):
+    spans, parts = play(placed, run.stages, whole=True).spans, run.stretched(1 / run.stretch)
+    for number in range(placed.layout.pp):
+        rank = _Rank(placed, parts, number, [s for s in spans if s.rank == number])
+        for event in rank.events(detailed):
             start_s, end_s = event.start_s * run.stretch, event.end_s * run.stretch
             yield event._replace(start_s=start_s, end_s=end_s)
 
