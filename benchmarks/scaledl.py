@@ -104,12 +104,13 @@ def _learned(corpus: Corpus, rounds: Rounds, effort: Effort, place: Path) -> np.
 
 
 def _members(corpus: Corpus, fit: Path) -> np.ndarray:
-    """Predicted seconds of all steps by the member that did not see them."""
-    found = np.full(len(corpus), np.nan)
+    """Predicted seconds of all steps by the mean of the members that did not see them."""
+    total, count = np.zeros(len(corpus)), np.zeros(len(corpus))
     for kept in sorted(fit.with_suffix(".parts").glob("*/member-*.safetensors")):
         _, judged, _ = read_kept(kept.with_suffix(""))
-        found[judged.row] = judged.predicted_s
-    return found
+        total[judged.row] += np.log(judged.predicted_s)
+        count[judged.row] += 1
+    return np.exp(np.divide(total, count, out=np.full(len(corpus), np.nan), where=count > 0))
 
 
 def _baseline(corpus: Corpus, rounds: Rounds, what: str, place: Path) -> np.ndarray:

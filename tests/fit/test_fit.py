@@ -17,7 +17,7 @@ from foretell.predictors.scaledl import ScaleDLPredictor
 from foretell.predictors.scaledl.weights import load_weights
 
 EPOCHS = 120
-SMALL = ["--parts", "timm-train", "--members", "2", "--no-devices-out", "--no-jobs"]
+SMALL = ["--parts", "timm-train", "--folds", "2", "--seeds", "1", "--no-devices-out", "--no-jobs"]
 
 
 def run(*arguments: object) -> dict[str, object]:
@@ -168,7 +168,8 @@ def test_benchmark_prints_the_card_and_judges_measurements(weights: Path, tmp_pa
         (["fit", "--data", "/nowhere"], "no measurements to fit"),
         (["fit", "--out", "weights.json"], ".safetensors"),
         (["fit", "--parts", "timm-trian"], "timm-train"),
-        (["fit", "--members", "1"], "2 or more"),
+        (["fit", "--folds", "1"], "2 or more"),
+        (["fit", "--seeds", "0"], "1 or more"),
         (["fit", "--epochs", "0"], "1 or more"),
         (["fit", "--workers", "0"], "1 or more"),
         (["adapt", "--device", "x", "--measurements", "/nowhere"], "neither a store"),

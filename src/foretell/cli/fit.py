@@ -34,18 +34,26 @@ def fit(
             "again."
         ),
     ] = None,
-    members: Annotated[
+    folds: Annotated[
         int,
         typer.Option(
             parser=whole_number,
-            help="Models whose mean is the forecast, each fitted without its fold.",
+            help="Parts of the models and families, each left out once to judge by.",
             rich_help_panel=_EFFORT,
         ),
     ] = 5,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            parser=whole_number,
+            help="Fits without each part. The mean of all fits is the forecast.",
+            rich_help_panel=_EFFORT,
+        ),
+    ] = 2,
     epochs: Annotated[
         int,
         typer.Option(parser=whole_number, help="Rounds over the data.", rich_help_panel=_EFFORT),
-    ] = 28,
+    ] = 14,
     cross: Annotated[
         bool,
         typer.Option(
@@ -106,7 +114,7 @@ def fit(
 
     [bold]foretell fit --data measurements --out mine.safetensors[/bold]
 
-    [bold]foretell fit --parts timm-train --limit 200 --epochs 5 --members 2[/bold] for a quick look
+    [bold]foretell fit --parts timm-train --limit 200 --epochs 5 --folds 2 --seeds 1[/bold]
     """
     import json
 
@@ -131,8 +139,10 @@ def fit(
     for name in chosen:
         if name not in PARTS:
             raise UnknownNameError("part", name, PARTS, f"use some of {', '.join(PARTS)}")
-    if members < 2:
-        raise InputError(f"--members {members} leaves nothing to judge with: use 2 or more")
+    if folds < 2:
+        raise InputError(f"--folds {folds} leaves nothing to judge with: use 2 or more")
+    if seeds < 1:
+        raise InputError(f"--seeds {seeds} fits nothing: use 1 or more")
     if epochs < 1:
         raise InputError(f"--epochs {epochs} fits nothing: use 1 or more")
     if workers < 1:
@@ -142,7 +152,8 @@ def fit(
         work=out.with_suffix(".parts"),
         parts=chosen,
         measurements=tuple(measurements or ()),
-        members=members,
+        folds=folds,
+        seeds=seeds,
         effort=Effort(epochs=epochs, cross=cross, seed=seed),
         devices_out=devices_out,
         jobs=JOB_SOURCES if jobs else (),

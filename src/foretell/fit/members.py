@@ -1,14 +1,15 @@
 """Members of the shipped ensemble: each fitted without a fold, which then judges it.
 
-A member's fold holds whole families and single models of other families; its errors there say how
-far a forecast of an unseen network is off, and become the intervals. Every member and every device
-left out is written as soon as it is fitted, so an interrupted fit goes on where it stopped.
+Several members, from different seeds, may leave out the same fold and are judged together. A fold
+holds whole families and single models of other families; errors there say how far a forecast of an
+unseen network is off, and become the intervals. Every member and every device left out is written
+as soon as it is fitted, so an interrupted fit goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,15 @@ class Judged:
     row: Ints
     predicted_s: Floats
     novelty: Floats
+
+
+def mean_of(judged: Sequence[Judged]) -> Judged:
+    """What several members that never saw the same steps say of them together."""
+    return Judged(
+        judged[0].row,
+        np.exp(np.mean([np.log(each.predicted_s) for each in judged], axis=0)),
+        np.mean([each.novelty for each in judged], axis=0),
+    )
 
 
 def fold_of_steps(corpus: Corpus, members: int, seed: int) -> tuple[Ints, np.ndarray]:

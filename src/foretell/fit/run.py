@@ -22,6 +22,7 @@ from foretell.fit.members import (
     Judged,
     devices_to_leave_out,
     fold_of_steps,
+    mean_of,
     read_kept,
     seen_cells,
     summary,
@@ -29,7 +30,7 @@ from foretell.fit.members import (
 from foretell.fit.own import own_records
 from foretell.fit.side_by_side import Task, fit_all
 from foretell.fit.sources import PARTS
-from foretell.fit.splits import is_model
+from foretell.fit.splits import family_of, is_model
 from foretell.fit.spreads import Ledger, interval, spreads_of
 from foretell.graph.graph import Floats
 from foretell.predictors.analytic.rates import GROUPS
@@ -46,6 +47,8 @@ _SHARES = {"timm-infer": 0.3}
 """Of the rows drawn in an epoch, where not all are."""
 _STEP, _FLEET_STEP, _OPERATOR = 1.0, 4.0, 0.15
 """Weights of a step, of one of the few on other devices, and of a single operator."""
+_BALANCE = 0.3
+"""Power of a family's size by which its steps are drawn less often."""
 _DRAWN = 2000
 _ANYTHING = (0.3, 3.0)
 """Interval of distributed forecasts when no job was looked at."""
@@ -62,7 +65,9 @@ class Plan:
     parts: Sequence[str] = tuple(PARTS)
     measurements: Sequence[Path] = ()
     """Stores or .parquet files of 'foretell measure'."""
-    members: int = 5
+    folds: int = 5
+    seeds: int = 2
+    """Members without each fold, whose mean is judged by it."""
     effort: Effort = field(default_factory=Effort)
     devices_out: bool = True
     """Whether to leave every device out once, for the interval of new ones."""
@@ -90,7 +95,7 @@ def read_parts(plan: Plan, tell: Tell) -> tuple[Corpus, dict[str, Any]]:
                 weight=np.where(
                     is_model(corpus), _FLEET_STEP if name == "fleet" else _STEP, _OPERATOR
                 ),
-                share=np.full(len(corpus), _SHARES.get(name, 1.0)),
+                share=_shares(corpus, _SHARES.get(name, 1.0)),
             )
         )
         about[name] = {"rows": len(corpus), "rejected": len(rejects)}
@@ -98,6 +103,16 @@ def read_parts(plan: Plan, tell: Tell) -> tuple[Corpus, dict[str, Any]]:
             about[name]["commits"] = {s: source(s).commit for s in PARTS[name].sources}
         tell(name, 1.0)
     return joined(corpora), about
+
+
+def _shares(corpus: Corpus, whole: float) -> Floats:
+    """Probabilities to be drawn: of large families fewer steps, in all the share `whole`."""
+    _, family, size = np.unique(
+        [family_of(key) for key in corpus.keys], return_inverse=True, return_counts=True
+    )
+    rarer = np.where(is_model(corpus), size[family] ** -_BALANCE, size.mean() ** -_BALANCE)
+    share: Floats = np.minimum(1.0, whole * rarer / rarer.mean())
+    return share
 
 
 def _share_of(name: str, tell: Tell) -> Callable[[int, int], None]:
@@ -112,23 +127,25 @@ def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
             f"parts {', '.join(plan.parts)} have single operators only, nothing to judge by: "
             "add timm-train or timm-infer"
         )
-    fold, whole = fold_of_steps(corpus, plan.members, plan.effort.seed)
+    fold, whole = fold_of_steps(corpus, plan.folds, plan.effort.seed)
     work = plan.work / _digest(plan, corpus)
     tasks = [
         Task(
             fold == number,
-            dataclasses.replace(plan.effort, seed=plan.effort.seed + number),
-            work / f"member-{number}",
+            dataclasses.replace(plan.effort, seed=plan.effort.seed + seed * plan.folds + number),
+            work / f"member-{number}-{seed}",
         )
-        for number in range(plan.members)
+        for seed in range(plan.seeds)
+        for number in range(plan.folds)
     ]
-    shorter = dataclasses.replace(plan.effort, epochs=max(1, plan.effort.epochs // 2))
+    shorter = dataclasses.replace(plan.effort, epochs=max(1, plan.effort.epochs * 2 // 3))
     away = [
         Task(_of_device(corpus, device), shorter, work / f"without-{device}")
         for device in (devices_to_leave_out(corpus) if plan.devices_out else ())
     ]
     fit_all(corpus, [*tasks, *away], plan.workers, tell)
-    members, known, _ = zip(*(read_kept(task.kept) for task in tasks), strict=True)
+    members, judged, _ = zip(*(read_kept(task.kept) for task in tasks), strict=True)
+    known = [mean_of(judged[number :: plan.folds]) for number in range(plan.folds)]
     strangers = [read_kept(task.kept)[1] for task in away]
     fits = {task.kept.name: read_kept(task.kept)[2] for task in (*tasks, *away)}
     ledger = Ledger.of(corpus, _together(known), fold, whole, _together(strangers))
@@ -201,7 +218,7 @@ def _peak_bytes(workers: int) -> int:
 
 def _digest(plan: Plan, corpus: Corpus) -> str:
     """What members kept on disk must have in common to be used again."""
-    found = hashlib.blake2b(repr((plan.effort, plan.members)).encode(), digest_size=8)
+    found = hashlib.blake2b(repr((plan.effort, plan.folds)).encode(), digest_size=8)
     for part in (corpus.measured_s, corpus.op, corpus.shape):
         found.update(part.tobytes())
     return found.hexdigest()
