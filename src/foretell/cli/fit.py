@@ -49,11 +49,11 @@ def fit(
             help="Fits without each part. The mean of all fits is the forecast.",
             rich_help_panel=_EFFORT,
         ),
-    ] = 2,
+    ] = 1,
     epochs: Annotated[
         int,
         typer.Option(parser=whole_number, help="Rounds over the data.", rich_help_panel=_EFFORT),
-    ] = 14,
+    ] = 24,
     cross: Annotated[
         bool,
         typer.Option(

@@ -30,7 +30,7 @@ from foretell.fit.members import (
 from foretell.fit.own import own_records
 from foretell.fit.side_by_side import Task, fit_all
 from foretell.fit.sources import PARTS
-from foretell.fit.splits import family_of, is_model
+from foretell.fit.splits import is_model
 from foretell.fit.spreads import Ledger, interval, spreads_of
 from foretell.graph.graph import Floats
 from foretell.predictors.analytic.rates import GROUPS
@@ -47,8 +47,6 @@ _SHARES = {"timm-infer": 0.3}
 """Of the rows drawn in an epoch, where not all are."""
 _STEP, _FLEET_STEP, _OPERATOR = 1.0, 4.0, 0.15
 """Weights of a step, of one of the few on other devices, and of a single operator."""
-_BALANCE = 0.3
-"""Power of a family's size by which its steps are drawn less often."""
 _DRAWN = 2000
 _ANYTHING = (0.3, 3.0)
 """Interval of distributed forecasts when no job was looked at."""
@@ -66,7 +64,7 @@ class Plan:
     measurements: Sequence[Path] = ()
     """Stores or .parquet files of 'foretell measure'."""
     folds: int = 5
-    seeds: int = 2
+    seeds: int = 1
     """Members without each fold, whose mean is judged by it."""
     effort: Effort = field(default_factory=Effort)
     devices_out: bool = True
@@ -95,7 +93,7 @@ def read_parts(plan: Plan, tell: Tell) -> tuple[Corpus, dict[str, Any]]:
                 weight=np.where(
                     is_model(corpus), _FLEET_STEP if name == "fleet" else _STEP, _OPERATOR
                 ),
-                share=_shares(corpus, _SHARES.get(name, 1.0)),
+                share=np.full(len(corpus), _SHARES.get(name, 1.0)),
             )
         )
         about[name] = {"rows": len(corpus), "rejected": len(rejects)}
@@ -103,16 +101,6 @@ def read_parts(plan: Plan, tell: Tell) -> tuple[Corpus, dict[str, Any]]:
             about[name]["commits"] = {s: source(s).commit for s in PARTS[name].sources}
         tell(name, 1.0)
     return joined(corpora), about
-
-
-def _shares(corpus: Corpus, whole: float) -> Floats:
-    """Probabilities to be drawn: of large families fewer steps, in all the share `whole`."""
-    _, family, size = np.unique(
-        [family_of(key) for key in corpus.keys], return_inverse=True, return_counts=True
-    )
-    rarer = np.where(is_model(corpus), size[family] ** -_BALANCE, size.mean() ** -_BALANCE)
-    share: Floats = np.minimum(1.0, whole * rarer / rarer.mean())
-    return share
 
 
 def _share_of(name: str, tell: Tell) -> Callable[[int, int], None]:
@@ -138,7 +126,7 @@ def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
         for seed in range(plan.seeds)
         for number in range(plan.folds)
     ]
-    shorter = dataclasses.replace(plan.effort, epochs=max(1, plan.effort.epochs * 2 // 3))
+    shorter = dataclasses.replace(plan.effort, epochs=max(1, plan.effort.epochs // 2))
     away = [
         Task(_of_device(corpus, device), shorter, work / f"without-{device}")
         for device in (devices_to_leave_out(corpus) if plan.devices_out else ())

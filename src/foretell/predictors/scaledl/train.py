@@ -34,24 +34,23 @@ NOTHING: Keys = np.zeros(0, dtype=np.uint64)
 class Effort:
     """How long and how carefully to fit."""
 
-    epochs: int = 14
+    epochs: int = 24
     steps_per_batch: int = 16
     """Beside them a batch has its part of the single operators."""
     rate: float = 4e-3
     matrix_rate: float = 0.03
     """Of the matrices between layers, which all singular values of a gradient move alike (Muon)."""
-    matrix_decay: float = 0.03
     decay: float = 1e-4
     forget_device: float = 0.3
     """Share of batches in which devices are taken as unseen, so that the unseen one is fitted."""
-    forget_names: float = 0.05
+    forget_names: float = 0.02
     """Share of operators whose name is taken as unknown."""
-    forget_known: float = 0.4
+    forget_known: float = 0.3
     """Share of batches in which no kernel is told apart from its like."""
     decay_known: float = 0.1
     """How strongly what is told apart is drawn to nothing."""
     seed: int = 0
-    hidden: int = 96
+    hidden: int = 160
     cross: bool = True
     """Whether surroundings count."""
 
@@ -303,7 +302,7 @@ class _Optimizer:
             {"params": [p for p in fitted if id(p) not in named], "weight_decay": effort.decay},
             {"params": [apart], "weight_decay": effort.decay_known},
         ]
-        muon = torch.optim.Muon(matrices, lr=effort.matrix_rate, weight_decay=effort.matrix_decay)
+        muon = torch.optim.Muon(matrices, lr=effort.matrix_rate, weight_decay=0.0)
         return cls([torch.optim.AdamW(rest, lr=effort.rate), muon], fitted)
 
     def plan(self, steps: int) -> None:
