@@ -248,7 +248,7 @@ def predict(
             "or a file of 'foretell calibrate', 'adapt' or 'fit'.",
             rich_help_panel=_OUTPUT,
         ),
-    ] = "scaledl",
+    ] = "analytic",
     max_batch: Annotated[
         bool,
         typer.Option(
