@@ -24,6 +24,7 @@ NAMES = (
     "neusight_operators",
     "ablation",
     "scaledl",
+    "worst",
 )
 
 

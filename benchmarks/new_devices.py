@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.sources import OWN, RESULTS, ROOT, required_data
 from foretell.fit.adapt import adapt_member
-from foretell.fit.members import read_kept, summary
+from foretell.fit.members import read_kept, summary, with_seen_releases
 from foretell.fit.run import Plan, read_parts
 from foretell.fit.splits import by_model, is_model
 from foretell.predictors.scaledl.corpus import Corpus
@@ -45,6 +45,8 @@ def main() -> None:
 
 def _of_device(corpus: Corpus, device: str, kept: Path) -> list[str]:
     member, _, _ = read_kept(kept)
+    elsewhere = np.array([s.device != device for s in corpus.settings])[corpus.setting]
+    corpus = with_seen_releases(corpus, np.flatnonzero(elsewhere))
     places = np.array([place_of(s) for s in corpus.settings])[corpus.setting]
     models = np.array(by_model(corpus))
     mine = is_model(corpus) & np.array([p.startswith(f"{device}/infer") for p in places])

@@ -1,4 +1,8 @@
-"""Shared fixtures: a test run has a graph cache and a store of measurements of its own."""
+"""Shared fixtures: a test run has a graph cache and a store of measurements of its own.
+
+Files of tests run side by side (pytest-xdist), except those that run and time real jobs: these take
+turns, the first of all.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,32 @@ from foretell.graph.sources.torchvision_repair import repair_torchvision
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 repair_torchvision()
 
+_REAL = "real runs"
+_REAL_FILES = (
+    "tests/measure/",
+    "tests/calibrate/",
+    "tests/cli/test_measure.py",
+    "tests/cli/test_calibrate.py",
+    "tests/parallel/test_real_runs.py",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Say which tests have to take turns."""
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        group = _REAL if file.startswith(_REAL_FILES) else file
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: not item.nodeid.startswith(_REAL_FILES))
+
 
 @pytest.fixture(autouse=True, scope="session")
 def own_directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Captured graphs and measurements go to directories that vanish with the test run."""
+    mine = tmp_path_factory.getbasetemp()
+    everybody = mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FORETELL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("FORETELL_CACHE", str(everybody / "cache"))
         patch.setenv("FORETELL_STORE", str(tmp_path_factory.mktemp("store")))
         yield

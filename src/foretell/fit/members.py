@@ -8,6 +8,7 @@ as soon as it is fitted, so an interrupted fit goes on where it stopped.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from foretell.graph.graph import Floats, Ints
 from foretell.predictors.scaledl.corpus import Corpus
 from foretell.predictors.scaledl.domain import cells_of_corpus, unseen
 from foretell.predictors.scaledl.numbers import Ensemble, Known, Member
+from foretell.predictors.scaledl.setting import ALONE
 from foretell.predictors.scaledl.train import Effort, Trained, references, train_layers
 from foretell.predictors.scaledl.weights import Weights, load_weights, save_weights
 
@@ -27,6 +29,8 @@ Tell = Callable[[str, float], None]
 """What is being fitted, and how much of it is done."""
 _LEAST_ROWS = 300
 """Steps of whole models that make leaving a device out worth it."""
+_FEW_STEPS = 50
+"""Below which a release of PyTorch counts as unseen."""
 _LEAST_APART = 0.01
 """Logarithm by which a kernel must differ from its like to be kept."""
 
@@ -87,7 +91,8 @@ def fit_without(corpus: Corpus, held: np.ndarray, effort: Effort, kept: Path, te
         tell(kept.name, (epoch + 1) / effort.epochs)
 
     trained = train_layers(corpus, rows, effort, each)
-    judged = Judged(out, trained.predict(corpus, out), _novelties(trained, corpus, rows, out))
+    asked = with_seen_releases(corpus, rows)
+    judged = Judged(out, trained.predict(asked, out), _novelties(trained, asked, rows, out))
     fit = {
         "minutes": (time.monotonic() - started) / 60,
         "epochs": effort.epochs,
@@ -103,6 +108,25 @@ def fit_without(corpus: Corpus, held: np.ndarray, effort: Effort, kept: Path, te
         kept.with_suffix(".safetensors"),
     )
     part.replace(kept.with_suffix(".npz"))
+
+
+def with_seen_releases(corpus: Corpus, rows: Ints) -> Corpus:
+    """The corpus for asking a fit to `rows`: releases of PyTorch as near as it has seen.
+
+    Of a release that hardly any step ran under nothing was learned.
+    """
+    release = np.array([s.release for s in corpus.settings])
+    found, steps = np.unique(release[corpus.setting[rows]], return_counts=True)
+    seen = found[(steps >= _FEW_STEPS) & (found != ALONE)].tolist()
+    settings = [
+        s if not seen or s.release in (ALONE, *seen) else s.at_release(_nearest(s.release, seen))
+        for s in corpus.settings
+    ]
+    return dataclasses.replace(corpus, settings=tuple(settings))
+
+
+def _nearest(release: int, seen: Sequence[int]) -> int:
+    return min(seen, key=lambda other: abs(other - release))
 
 
 def _novelties(trained: Trained, corpus: Corpus, rows: Ints, out: Ints) -> Floats:

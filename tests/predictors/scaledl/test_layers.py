@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from foretell.api import Case, workload_of
 from foretell.cluster import device
 from foretell.fit.members import member_of
-from foretell.predictors.scaledl.corpus import CorpusBuilder
+from foretell.predictors.scaledl.corpus import Corpus, CorpusBuilder
 from foretell.predictors.scaledl.cross import ContextBatch, CrossLayer, RoundBatch
+from foretell.predictors.scaledl.form import OUTPUTS
 from foretell.predictors.scaledl.known import ON_DEVICE, keys_of, keys_of_corpus, shared_keys
 from foretell.predictors.scaledl.layers import LayerModel, Sizes
 from foretell.predictors.scaledl.numbers import Ensemble
@@ -68,6 +69,16 @@ def seconds(model: LayerModel, case: Case, setting: Setting | None = None) -> np
     return table.by_op(
         ensemble_of(model).row_seconds(table, where)[1][table.row], len(workload.step)
     )
+
+
+def small_corpus(measured_s: float) -> Corpus:
+    """One step of a small network on a GPU."""
+    workload, cluster = workload_of(Case(model=MODELS[1], batch=8, cluster="rtx4090"))
+    table = table_of(workload.step, "fp32", compiled=False)
+    builder = CorpusBuilder()
+    setting = make_setting(cluster.devices[0], mode="train")
+    builder.add(table, np.ones(len(workload.step)), setting, measured_s, key="a", label="a")
+    return builder.build()
 
 
 @settings(max_examples=25, deadline=None)
@@ -128,6 +139,21 @@ def test_numbers_agree_with_torch(compiled: bool) -> None:
     host_s = table.launches[table.row].sum() * ensemble.dispatch_s(setting)[1]
     ours = (op_s**4 + host_s**4) ** 0.25
     assert float(log_s.exp()) == pytest.approx(ours, rel=1e-3)
+
+
+def test_operators_that_memory_hardly_bounds_leave_gradients_finite() -> None:
+    corpus = small_corpus(measured_s=0.01)
+    model = anything_learned(3)
+    with torch.no_grad():
+        model.last.bias[OUTPUTS.index("cache")] = 200.0
+    log_s, _ = Block.of(corpus, PLACES, NAMES).predict(model, np.array([0]))
+    log_s.sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_a_fit_that_diverges_says_so() -> None:
+    with pytest.raises(ArithmeticError, match="diverged in epoch 1 of 3"):
+        train_layers(small_corpus(measured_s=np.nan), np.array([0]), Effort(epochs=3))
 
 
 def test_training_finds_what_made_the_times() -> None:

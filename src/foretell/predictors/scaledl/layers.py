@@ -167,8 +167,8 @@ class LayerModel(nn.Module):
         rho = MOST_RHO * torch.sigmoid(out["rho_memory"])
         ideal = ops.log_bytes - (1 - rho) * ops.spec[:, 0] - rho * ops.reference[:, 0]
         short = nn.functional.softplus(out["short_memory"] + LOG_MICRO - ideal)
-        cached = torch.sigmoid(ops.spec[:, 1] - ops.log_bytes)
-        gain = torch.log1p(torch.exp(out["cache"]) * cached)
+        cached = nn.functional.logsigmoid(ops.spec[:, 1] - ops.log_bytes)
+        gain = nn.functional.softplus(out["cache"] + cached)
         return ideal + out["memory"] + torch.sigmoid(out["share_memory"]) * short - gain
 
     def dispatch_s(self, setting: Tensor, device: Tensor) -> Tensor:

@@ -350,7 +350,7 @@ def _log_memory(
     log_bytes = _log(table.nbytes)
     ideal = log_bytes - (1 - rho) * spec[0] - rho * reference[0]
     short = _softplus(out["short_memory"] + LOG_MICRO - ideal)
-    gain = np.log1p(np.exp(out["cache"]) * _sigmoid(spec[1] - log_bytes))
+    gain = _softplus(out["cache"] - _softplus(log_bytes - spec[1]))
     found: Floats = ideal + out["memory"] + _sigmoid(out["share_memory"]) * short - gain
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -37,6 +38,8 @@ DEVICE_NAMES = (
 FIRST_UNIT = DEVICE_NAMES.index(f"log_{UNITS[0]}")
 VECTOR = DEVICE_NAMES.index("log_vector")
 _USUAL_VERSION = (2, 6)
+ALONE = -1
+"""Instead of a release, where nobody noted one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +71,14 @@ class Setting:
 
     @property
     def release(self) -> int:
-        """The nearest of RELEASES; -1 for operators timed one by one."""
-        return -1 if self.is_alone else int(self.features[_FIRST_RELEASE:].argmax())
+        """The nearest of RELEASES; ALONE for operators timed one by one."""
+        return ALONE if self.is_alone else int(self.features[_FIRST_RELEASE:].argmax())
+
+    def at_release(self, release: int) -> Setting:
+        """The same with another of RELEASES."""
+        features = self.features.copy()
+        features[_FIRST_RELEASE:] = np.eye(len(RELEASES))[release]
+        return dataclasses.replace(self, features=features)
 
     @property
     def trains(self) -> bool:

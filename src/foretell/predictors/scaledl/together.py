@@ -69,7 +69,7 @@ def job_of(placed: Placed, run: StepRun) -> Floats:
         waiting / run.step_s,
         min(run.host_share, 2.0),
         run.phase_s.get("optimizer", 0.0) / run.step_s,
-        float(recipe.zero),
+        float(recipe.zero if layout.shard > 1 else 0),
         float(recipe.recompute != "none"),
         float(recipe.offload_optimizer),
         float(recipe.precision not in ("fp32", "tf32")),

@@ -17,6 +17,7 @@ from foretell.predictors.scaledl.corpus import Corpus, entries, slices
 from foretell.predictors.scaledl.cross import CrossLayer, batch_of
 from foretell.predictors.scaledl.known import LEVELS, Keys, keys_of_corpus, places, shared_keys
 from foretell.predictors.scaledl.layers import LayerModel, Operators, Sizes, step_seconds
+from foretell.predictors.scaledl.muon import Muon
 from foretell.predictors.scaledl.setting import make_setting
 
 _REFERENCES = {"gpu": "rtx3090", "cpu": "cpu"}
@@ -276,6 +277,8 @@ def train_layers(
             optimizer.step(loss)
             total += len(chosen)
             off_total += float(off.detach().abs().sum())
+        if not math.isfinite(off_total):
+            raise ArithmeticError(f"the fit diverged in epoch {epoch + 1} of {effort.epochs}")
         tell(epoch, off_total / total)
     model.eval()
     return Trained(model, cross, devices, names, known)
@@ -302,8 +305,8 @@ class _Optimizer:
             {"params": [p for p in fitted if id(p) not in named], "weight_decay": effort.decay},
             {"params": [apart], "weight_decay": effort.decay_known},
         ]
-        muon = torch.optim.Muon(matrices, lr=effort.matrix_rate, weight_decay=0.0)
-        return cls([torch.optim.AdamW(rest, lr=effort.rate), muon], fitted)
+        adam = torch.optim.AdamW(rest, lr=effort.rate)
+        return cls([adam, Muon(matrices, effort.matrix_rate)], fitted)
 
     def plan(self, steps: int) -> None:
         """So many steps will follow: rates rise first, then fall to nothing."""
