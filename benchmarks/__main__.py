@@ -25,6 +25,7 @@ NAMES = (
     "ablation",
     "scaledl",
     "worst",
+    "learned_jobs",
 )
 
 

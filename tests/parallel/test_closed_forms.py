@@ -154,7 +154,7 @@ def test_tensor_parallel_ranks_share_products_and_parameters(gpt: Graph, tp: int
 
 def test_a_stage_with_more_work_than_the_others_is_named() -> None:
     plan = {"pp": 4, "batch": 1, "global_batch": 32}
-    model = "transformer:layers=8,hidden=512,heads=8,seq=256,vocab={}"
+    model = "transformer:layers=8,hidden=2048,heads=16,seq=1024,vocab={}"
     even, uneven = (
         forecast(graph_of(model.format(vocab), precision="bf16"), "4xa100-80gb", **plan).notes
         for vocab in (512, 100_000)

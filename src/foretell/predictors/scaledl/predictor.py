@@ -16,6 +16,7 @@ import numpy as np
 from foretell.cluster import Cluster, Device
 from foretell.errors import InputError
 from foretell.graph.graph import Floats
+from foretell.graph.ops import Phase
 from foretell.parallel import OpTimes, Placed, StepRun, place, run_step
 from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.assemble import Spread, Trust, assemble, slowest
@@ -138,7 +139,9 @@ class ScaleDLPredictor:
         """The spread of cases like this one, and what speaks against them."""
         card, cluster = self.weights.card, placed.cluster
         cells = cells_of(timed.table, timed.setting)
-        seconds = timed.row_s
+        step = placed.local.step
+        passes = np.where(step.op_phase == Phase.OPTIMIZER, 1, placed.microbatches)
+        seconds = timed.row_s(passes)
         new = novelty(cells, seconds, self.weights.seen)
         level, notes = level_of(new), []
         if level == "strange":
@@ -166,10 +169,10 @@ class _Timed:
     dispatch_s: float
     operators: int
 
-    @property
-    def row_s(self) -> Floats:
-        """Seconds of all runs of each row of the table."""
-        return np.bincount(self.table.row, self.kernel_s, len(self.table)).astype(np.float64)
+    def row_s(self, passes: Floats) -> Floats:
+        """Seconds of all runs of each row of the table; operators run so often in a step."""
+        seconds = self.kernel_s * passes[self.table.wiring.op]
+        return np.bincount(self.table.row, seconds, len(self.table)).astype(np.float64)
 
     def op_times(self) -> OpTimes:
         """Of every operator."""

@@ -36,7 +36,7 @@ JOB_NAMES = (
     "convolution",
 )
 """What a job looks like; logarithms to the base of two."""
-_SCALE = np.array(
+SCALE = np.array(
     [2, 1, 1, 1, 2, 2, 3, 3, 3, 0.3, 0.3, 0.5, 0.2, 1, 0.5, 0.5, 0.5, 0.05], dtype=float
 )
 """How far apart jobs may be, number by number, and still be alike.
@@ -75,7 +75,7 @@ def job_of(placed: Placed, run: StepRun) -> Floats:
         float(recipe.precision not in ("fp32", "tf32")),
         float(run.op_s[placed.local.step.op_class == OpClass.CONV].sum() / run.op_s.sum()),
     ]
-    scaled: Floats = np.array(values, dtype=np.float64) / _SCALE
+    scaled: Floats = np.array(values, dtype=np.float64) / SCALE
     return scaled
 
 
