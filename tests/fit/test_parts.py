@@ -9,22 +9,23 @@ import pytest
 
 from foretell.api import Case, workload_of
 from foretell.fit.corpus_file import load_corpus, save_corpus
+from foretell.fit.members import with_seen_releases
 from foretell.fit.sources import single_steps
 from foretell.fit.splits import by_model, family_of, folds, twins
 from foretell.fit.spreads import interval
 from foretell.predictors.scaledl.corpus import Corpus, CorpusBuilder, joined
 from foretell.predictors.scaledl.kernels import kernels_of
-from foretell.predictors.scaledl.setting import make_setting
+from foretell.predictors.scaledl.setting import RELEASES, make_setting
 from foretell.predictors.scaledl.table import table_of
 from foretell.predictors.scaledl.together import JOB_NAMES, learn
 
 
-def corpus_with(*steps: tuple[str, str, int]) -> Corpus:
+def corpus_with(*steps: tuple[str, str, int], torch_version: str | None = None) -> Corpus:
     """(name, model, batch) each."""
     builder = CorpusBuilder()
     for name, model, batch in steps:
         workload, cluster = workload_of(Case(model=model, batch=batch, cluster="rtx3090"))
-        setting = make_setting(cluster.devices[0], mode="train")
+        setting = make_setting(cluster.devices[0], mode="train", torch_version=torch_version)
         table = table_of(workload.step, "fp32", compiled=False)
         count = np.ones(len(workload.step))
         builder.add(table, count, setting, 0.1 * batch, key=name, label=name)
@@ -41,9 +42,31 @@ def test_the_same_network_under_two_names_stays_together() -> None:
     assert fold[0] == fold[1]
 
 
+def test_a_release_that_no_fitted_step_ran_under_is_asked_about_as_the_nearest() -> None:
+    model = ("a", "timm:lcnet_035", 4)
+    versions = ("1.12", "2.4", "2.9")
+    corpus = joined([corpus_with(*[model] * 60, torch_version=v) for v in versions])
+    at = [RELEASES.index(r) for r in ((1, 12), (2, 4), (2, 9))]
+
+    def releases(rows: np.ndarray) -> list[int]:
+        asked = with_seen_releases(corpus, rows)
+        return [asked.settings[s].release for s in asked.setting[::60]]
+
+    assert releases(np.arange(180)) == at
+    assert releases(np.arange(60, 180)) == [at[1], at[1], at[2]]
+    assert releases(np.arange(10)) == at  # too few steps to tell releases apart
+
+
 @pytest.mark.parametrize(
     ("model", "family"),
-    [("resnet50d", "resnet"), ("vit_base_patch16", "vit"), ("timm:dla60x", "dla")],
+    [
+        ("resnet50d", "resnet"),
+        ("vit_base_patch16", "vit"),
+        ("timm:dla60x", "dla"),
+        ("tf_efficientnet_b0", "efficientnet"),
+        ("ens_adv_inception_v3", "inception"),
+        ("transformer:layers=2,hidden=64", "layers="),
+    ],
 )
 def test_families(model: str, family: str) -> None:
     assert family_of(model) == family

@@ -11,11 +11,15 @@ import numpy as np
 from foretell.graph.graph import Ints
 from foretell.predictors.scaledl.corpus import Corpus
 
+_WHOSE = frozenset("adv dm ens gluon ig jx legacy ssl swsl tf tv".split())
+"""Parts of names that tell who trained or ported a network, not what it is."""
+
 
 def family_of(model: str) -> str:
-    """The architecture family of a model's name: its first part, without digits."""
-    name = model.partition(":")[2] or model
-    return re.split(r"[_\d]", name)[0]
+    """The architecture family of a model's name: the first part that tells it, without digits."""
+    parts = (model.partition(":")[2] or model).split("_")
+    first = next((part for part in parts if part not in _WHOSE), parts[0])
+    return re.split(r"\d", first)[0]
 
 
 def is_model(corpus: Corpus) -> np.ndarray:
