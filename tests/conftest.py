@@ -10,11 +10,14 @@ import os
 from collections.abc import Iterator
 
 import pytest
+import torch
 
 from foretell.graph.sources.torchvision_repair import repair_torchvision
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 repair_torchvision()
+if "PYTEST_XDIST_WORKER" in os.environ:  # the cores are dealt out already
+    torch.set_num_threads(1)
 
 _REAL = "real runs"
 _REAL_FILES = (

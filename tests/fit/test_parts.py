@@ -85,6 +85,15 @@ def test_of_steps_under_power_limits_those_under_the_highest_are_fitted_to(tmp_p
     assert record.group == "resnet50"  # as timm's own measurements name it
 
 
+def test_unfolding_is_launched_for_every_sample_unless_compiled() -> None:
+    workload, _ = workload_of(Case(model="timm:tnt_s_patch16_224", batch=8, mode="infer"))
+    for compiled, launches in ((False, 8), (True, 1)):
+        table = table_of(workload.step, "fp32", compiled=compiled)
+        unfolded = [n for n, name in enumerate(table.name) if name == "im2col"]
+        assert unfolded
+        assert (table.launches[unfolded] == launches).all()
+
+
 def test_a_corpus_is_the_same_after_the_disk(tmp_path: Path) -> None:
     corpus = corpus_with(("a", "timm:resnet10t", 8), ("b", "timm:lcnet_035", 4))
     save_corpus(corpus, tmp_path / "kept" / "corpus.npz")

@@ -16,6 +16,7 @@ import foretell
 from foretell.cluster import Cluster, device, node_group, parse_cluster
 from foretell.errors import InputError
 from foretell.graph import Graph, graph_of
+from foretell.graph.capture import CaptureOptions, Subject, capture
 from foretell.predictors import Measurement, Predictor, predictor, predictor_names
 from foretell.predictors.analytic import AnalyticPredictor
 from foretell.predictors.analytic.fusion import fused_bytes
@@ -147,6 +148,32 @@ def test_compiling_saves_elementwise_traffic_and_never_adds_any() -> None:
     contraction = graph.op_flops() > 0
     assert np.array_equal(compiled[contraction], eager[contraction])
     assert launched[contraction].all()
+
+
+class Shortcut(torch.nn.Module):
+    """A result that a convolution reads and, behind it, a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(8, 8, 3, padding=1, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.tanh(torch.sigmoid(x))
+        return torch.relu(self.convolution(x) + x)
+
+
+def test_a_compiled_kernel_reads_again_what_came_before_a_convolution() -> None:
+    with torch.device("meta"):
+        model = Shortcut()
+    subject = Subject(module=model, inputs=lambda batch: ((torch.empty(batch, 8, 16, 16),), {}))
+    step = capture(subject, CaptureOptions(mode="infer")).at(4)
+    moved, launched = fused_bytes(step)
+    tensor = 4 * 4 * 8 * 16 * 16
+    by_name = dict(zip(step.op_name, zip(moved, launched, strict=True), strict=True))
+    assert by_name["sigmoid"] == (tensor, 0)  # read, and passed on
+    assert by_name["tanh"] == (tensor, 1)  # written for the convolution and the sum
+    assert by_name["add"] == (2 * tensor, 0)
+    assert by_name["relu"] == (tensor, 1)
 
 
 def test_phases_of_accumulated_passes_sum_to_the_step(graph: Graph) -> None:

@@ -248,7 +248,7 @@ def predict(
             "or a file of 'foretell calibrate', 'adapt' or 'fit'.",
             rich_help_panel=_OUTPUT,
         ),
-    ] = "analytic",
+    ] = "scaledl",
     max_batch: Annotated[
         bool,
         typer.Option(

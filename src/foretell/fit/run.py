@@ -36,7 +36,8 @@ from foretell.graph.graph import Floats
 from foretell.predictors.analytic.rates import GROUPS
 from foretell.predictors.scaledl.corpus import Corpus, joined, slices
 from foretell.predictors.scaledl.numbers import Ensemble
-from foretell.predictors.scaledl.predictor import FEW, ScaleDLPredictor
+from foretell.predictors.scaledl.predictor import EASY_HOST, FEW, ScaleDLPredictor
+from foretell.predictors.scaledl.together import launches_matter
 from foretell.predictors.scaledl.train import Effort, references
 from foretell.predictors.scaledl.weights import Weights
 
@@ -176,9 +177,14 @@ def _with_jobs(weights: Weights, plan: Plan, tell: Tell) -> Weights:
         mine = source_of == name
         errors[name] = {**summary(ratio[mine]), "covered": float(inside[mine].mean())}
         plain[name] = summary(np.exp(-jobs.off)[mine])
+    busy_host = launches_matter(jobs.at)
     spreads = {
         "together": {"*": interval(_alike(off, source_of))},
-        "distributed": {"*": interval(_alike(jobs.off, source_of))},
+        "distributed": {
+            name: interval(_alike(jobs.off[mine], source_of[mine]))
+            for name, mine in (("*", busy_host | ~busy_host.any()), (EASY_HOST, ~busy_host))
+            if mine.any()
+        },
     }
     card = {
         **weights.card,

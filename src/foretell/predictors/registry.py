@@ -12,7 +12,7 @@ from pathlib import Path
 from foretell.errors import UnknownNameError
 from foretell.predictors.protocol import Predictor
 
-DEFAULT_PREDICTOR = "analytic"
+DEFAULT_PREDICTOR = "scaledl"
 _FILES = (".json", ".safetensors")
 
 _MAKERS: dict[str, Callable[[], Predictor]] = {}

@@ -26,12 +26,14 @@ from foretell.predictors.protocol import Measurement
 from foretell.predictors.scaledl.domain import cells_of, level_of, newest_group, novelty
 from foretell.predictors.scaledl.setting import Setting, place_of, setting_of
 from foretell.predictors.scaledl.table import OpTable, table_of
-from foretell.predictors.scaledl.together import Taught, job_of
+from foretell.predictors.scaledl.together import LAUNCHES_MATTER_FROM, Taught, job_of
 from foretell.predictors.scaledl.weights import Weights, load_weights, save_weights
 from foretell.workload import Workload
 
 FEW = "few"
 """What the card files steps of few models on a device under, instead of their mode."""
+EASY_HOST = "launches hardly matter"
+"""What the card files distributed jobs under whose host has little to do."""
 _EVIDENCE = 0.5
 """Likeness to a measured distributed job from which on its kind counts as measured."""
 
@@ -91,7 +93,9 @@ class ScaleDLPredictor:
         if taught.evidence >= _EVIDENCE:
             low, high = (float(s**taught.doubt) for s in spreads["together"]["*"])
         else:
-            low, high = spreads["distributed"]["*"]
+            known = spreads["distributed"]
+            easy = run.host_share < LAUNCHES_MATTER_FROM and EASY_HOST in known
+            low, high = known[EASY_HOST if easy else "*"]
             notes.append("no distributed job like this was measured: the timeline alone stands")
         spread = Spread(low=low, high=high)
         if trust.notes:

@@ -32,6 +32,8 @@ _THREAD_PER_PIXEL = ("upsample_bilinear2d", "upsample_bicubic2d")
 channels, unless channels come last: however fast the device, each step waits for its memory."""
 _LATENCY_S = 3.3e-7
 """Of such a step; read off the EfficientFormer V2 models: 0.26 to 0.39 us on four devices."""
+_KERNEL_PER_SAMPLE = ("im2col", "col2im")
+"""Operators that PyTorch launches anew for every sample, unless they are compiled."""
 EXTRA_NAMES = ("fused", "leads_chain")
 COLUMNS = (*SHAPE_NAMES, *EXTRA_NAMES)
 _TURNED = [GROUP_INDEX[name] for name in (*LAYOUT_SENSITIVE, "resample")]
@@ -86,6 +88,8 @@ def table_of(step: Graph, precision: str, *, compiled: bool, on_cpu: bool = Fals
     launches = np.where(sequential, np.maximum(batch, 1), 1.0)
     # Multi-tensor optimizers launch once for many parameters.
     launches[group == GROUP_INDEX["optimizer"]] = _OPTIMIZER_LAUNCHES
+    if not compiled and not on_cpu:
+        launches = np.maximum(launches, _kernels_per_sample(step.kinds) @ powers)
     wiring = wiring_of(step)
     name, shape = _names_and_shapes(step.kinds)
     table = OpTable(
@@ -151,6 +155,17 @@ def _fused(
     leads = distinct[:, 2]
     extra = np.stack([distinct[:, 1] < nbytes[chosen], leads > 0], 1).astype(np.float64)
     return row.reshape(-1), chosen, distinct[:, 1], leads, extra
+
+
+@functools.lru_cache(maxsize=512)
+def _kernels_per_sample(kinds: Kinds) -> Floats:
+    """[kernels, 3] launches of operators that go through samples one by one, as polynomials."""
+    found = np.zeros((len(kernels_of(kinds)), 3))
+    for i, kernel in enumerate(kernels_of(kinds).each):
+        if kernel.name in _KERNEL_PER_SAMPLE:
+            result = kernel.outputs[0]
+            found[i, min(result.powers[0], 2)] = result.dims[0]
+    return found
 
 
 @functools.lru_cache(maxsize=512)

@@ -44,11 +44,21 @@ SCALE = np.array(
 Networks with and without convolutions never are.
 """
 
+LAUNCHES_MATTER_FROM = 0.2
+"""Share of a step that the host needs to launch it, by a benchmark's loop: frameworks need several
+times as much, so from here on jobs may take many times as long as their timeline says."""
 _LENGTHS: Sequence[float] = (0.5, 1.0, 2.0, 4.0)
 _NOISE: Sequence[float] = (1e-4, 1e-3, 1e-2, 0.1)
 _MOST_TUNED = 600
 _PRIOR = 0.3
 """Jobs' worth of the usual doubt that is mixed into that of the jobs nearby."""
+
+
+def launches_matter(at: Floats) -> np.ndarray:
+    """Which of some jobs, by their scaled numbers, the host may hold up."""
+    host = JOB_NAMES.index("host")
+    found: np.ndarray = at[:, host] * SCALE[host] >= LAUNCHES_MATTER_FROM
+    return found
 
 
 def job_of(placed: Placed, run: StepRun) -> Floats:
