@@ -29,14 +29,19 @@ _REAL_FILES = (
 )
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Say which tests stay together."""
+    file = item.nodeid.partition("::")[0]
+    item.add_marker(pytest.mark.xdist_group(_REAL if _is_real(item) else file))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Say which tests have to take turns."""
-    for item in items:
-        file = item.nodeid.partition("::")[0]
-        group = _REAL if file.startswith(_REAL_FILES) else file
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: not item.nodeid.startswith(_REAL_FILES))
+    """Real runs first: they take longest."""
+    items.sort(key=lambda item: not _is_real(item))
+
+
+def _is_real(item: pytest.Item) -> bool:
+    return item.nodeid.startswith(_REAL_FILES)
 
 
 @pytest.fixture(autouse=True, scope="session")
