@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
+from xdist.scheduler import LoadScopeScheduling
 
 from foretell.graph.sources.torchvision_repair import repair_torchvision
 
@@ -29,19 +31,22 @@ _REAL_FILES = (
 )
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Say which tests stay together."""
-    file = item.nodeid.partition("::")[0]
-    item.add_marker(pytest.mark.xdist_group(_REAL if _is_real(item) else file))
+class _InTurns(LoadScopeScheduling):
+    """A file of tests stays in one process, and so do all real runs."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _REAL if nodeid.startswith(_REAL_FILES) else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _InTurns:
+    """Who runs what."""
+    return _InTurns(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Real runs first: they take longest."""
-    items.sort(key=lambda item: not _is_real(item))
-
-
-def _is_real(item: pytest.Item) -> bool:
-    return item.nodeid.startswith(_REAL_FILES)
+    items.sort(key=lambda item: not item.nodeid.startswith(_REAL_FILES))
 
 
 @pytest.fixture(autouse=True, scope="session")
