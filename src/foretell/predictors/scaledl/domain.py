@@ -34,6 +34,7 @@ _FLAGS = tuple(
     COLUMNS.index(name) for name in ("odd_n", "odd_k", "odd_in_per_group", "odd_out_per_group")
 )
 _WAYS = tuple(SETTING_NAMES.index(name) for name in ("train", "channels_last", "compile", "cpu"))
+_CHUNK = 200_000
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 
 FAR_FROM, STRANGE_FROM = 0.01, 0.3
@@ -56,8 +57,15 @@ def cells_of(table: OpTable, setting: Setting) -> Cells:
 def cells_of_corpus(corpus: Corpus, rows: Ints) -> tuple[Cells, Floats, Ints]:
     """(cell, count, which of `rows`) of the kernels of steps."""
     op, count, owner = slices(corpus, rows)
-    features = np.array([s.features for s in corpus.settings])[corpus.setting[rows]][owner]
-    cells = _cells(corpus.shape[op], corpus.group[op], corpus.unit[op], features)
+    features = np.array([s.features for s in corpus.settings])
+    setting = corpus.setting[rows][owner]
+    cells = np.zeros(len(op), dtype=np.uint64)
+    for first in range(0, len(op), _CHUNK):  # all shapes at once would take gigabytes
+        part = slice(first, first + _CHUNK)
+        at = op[part]
+        cells[part] = _cells(
+            corpus.shape[at], corpus.group[at], corpus.unit[at], features[setting[part]]
+        )
     return cells, count, owner
 
 
