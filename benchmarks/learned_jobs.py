@@ -49,6 +49,9 @@ def main() -> None:
         print(f"{name}, {mine.sum()} configurations")
         for what, said in found.items():
             known = mine & np.isfinite(said)
+            if not known.any():
+                print(f"  {what:20} too few configurations of any model")
+                continue
             off = errors(jobs.measured_s[known] / said[known])
             shown = " / ".join(f"{v:.1f}" for v in off.values())
             print(f"  {what:20} {shown} % (mean / median / p90 / max), {known.sum()} judged")
