@@ -9,23 +9,26 @@ import pytest
 
 from foretell.api import Case, workload_of
 from foretell.fit.corpus_file import load_corpus, save_corpus
-from foretell.fit.members import with_seen_releases
+from foretell.fit.members import devices_to_leave_out, with_seen_releases
 from foretell.fit.sources import single_steps
 from foretell.fit.splits import by_model, family_of, folds, twins
-from foretell.fit.spreads import interval
+from foretell.fit.spreads import Ledger, covered, interval, spreads_of
 from foretell.predictors.scaledl.corpus import Corpus, CorpusBuilder, joined
+from foretell.predictors.scaledl.domain import factors_at
 from foretell.predictors.scaledl.kernels import kernels_of
 from foretell.predictors.scaledl.setting import RELEASES, make_setting
 from foretell.predictors.scaledl.table import table_of
 from foretell.predictors.scaledl.together import JOB_NAMES, learn
 
 
-def corpus_with(*steps: tuple[str, str, int], torch_version: str | None = None) -> Corpus:
+def corpus_with(
+    *steps: tuple[str, str, int], torch_version: str | None = None, cluster: str = "rtx3090"
+) -> Corpus:
     """(name, model, batch) each."""
     builder = CorpusBuilder()
     for name, model, batch in steps:
-        workload, cluster = workload_of(Case(model=model, batch=batch, cluster="rtx3090"))
-        setting = make_setting(cluster.devices[0], mode="train", torch_version=torch_version)
+        workload, where = workload_of(Case(model=model, batch=batch, cluster=cluster))
+        setting = make_setting(where.devices[0], mode="train", torch_version=torch_version)
         table = table_of(workload.step, "fp32", compiled=False)
         count = np.ones(len(workload.step))
         builder.add(table, count, setting, 0.1 * batch, key=name, label=name)
@@ -168,3 +171,69 @@ def test_doubt_is_larger_where_jobs_are_harder_to_tell() -> None:
     easy, hard = np.zeros(len(JOB_NAMES)), np.zeros(len(JOB_NAMES))
     easy[0], hard[0] = -2.5, 2.5
     assert jobs.about(hard).doubt > 3 * jobs.about(easy).doubt
+
+
+def test_fewer_steps_make_leaving_a_processor_out_worth_it_than_an_accelerator() -> None:
+    model = ("a", "timm:lcnet_035", 4)
+    corpus = joined([corpus_with(*[model] * 100, cluster=name) for name in ("rtx3090", "cpu")])
+    assert devices_to_leave_out(corpus) == ["cpu"]
+
+
+def judged_steps(off: dict[str, list[float]], *, level: str, on_cpu: bool) -> Ledger:
+    """A ledger of steps that are off by such logarithms, per device, each left out with its own."""
+    place = [name for name, values in off.items() for _ in values]
+    steps = np.concatenate([np.array(values) for values in off.values()])
+    return Ledger(
+        row=np.arange(len(steps)),
+        place=place,
+        predicted_s=np.ones(len(steps)),
+        measured_s=np.exp(steps),
+        novelty=np.zeros(len(steps)),
+        level=[level] * len(steps),
+        labels=place,
+        fold=place if level == "new-device" else [str(i % 5) for i in range(len(steps))],
+        on_cpu=np.full(len(steps), on_cpu),
+    )
+
+
+def joined_ledgers(*parts: Ledger) -> Ledger:
+    columns = {
+        name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(parts[0])
+    }
+    return Ledger(**columns)
+
+
+def test_a_processor_never_seen_has_the_interval_of_processors_left_out() -> None:
+    draw = np.random.default_rng(0)
+    gpus = {name: draw.normal(0, 0.05, 200).tolist() for name in ("a", "b", "c")}
+    cpus = {name: draw.normal(0, 0.5, 200).tolist() for name in ("d", "e")}
+    ledger = joined_ledgers(
+        judged_steps({"a": [0.0] * 50}, level="model", on_cpu=False),
+        judged_steps(gpus, level="new-device", on_cpu=False),
+        judged_steps(cpus, level="new-device", on_cpu=True),
+    )
+    known = spreads_of(ledger)["new-device"]
+    low, high = factors_at(known, "another", on_cpu=True)
+    assert low < 0.55
+    assert high > 1.8
+    low, high = factors_at(known, "another", on_cpu=False)
+    assert 0.85 < low < high < 1.15
+    inside = covered(ledger)
+    assert 0.8 < inside[ledger.on_cpu].mean() < 0.98
+    strangers = np.array(ledger.level) == "new-device"
+    assert 0.8 < inside[~ledger.on_cpu & strangers].mean() < 0.98
+
+
+def test_a_processor_with_few_steps_has_the_interval_of_other_processors() -> None:
+    draw = np.random.default_rng(0)
+    gpus = {"a": draw.normal(0, 0.02, 500).tolist()}
+    cpus = {"d": draw.normal(0, 0.3, 200).tolist(), "e": draw.normal(0, 0.3, 10).tolist()}
+    ledger = joined_ledgers(
+        judged_steps(gpus, level="model", on_cpu=False),
+        judged_steps(cpus, level="model", on_cpu=True),
+    )
+    known = spreads_of(ledger)["near"]
+    assert "e" not in known
+    assert factors_at(known, "e", on_cpu=True) == known["cpu"]
+    assert known["cpu"][1] > 1.3
+    assert known["a"][1] < 1.1

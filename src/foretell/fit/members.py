@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from foretell.predictors.scaledl.weights import Weights, load_weights, save_weig
 
 Tell = Callable[[str, float], None]
 """What is being fitted, and how much of it is done."""
-_LEAST_ROWS = 300
+_LEAST_ROWS, _LEAST_ROWS_ON_CPU = 300, 60
 """Steps of whole models that make leaving a device out worth it."""
 _FEW_STEPS = 50
 """Below which a release of PyTorch counts as unseen."""
@@ -60,11 +61,17 @@ def fold_of_steps(corpus: Corpus, members: int, seed: int) -> tuple[Ints, np.nda
 
 
 def devices_to_leave_out(corpus: Corpus) -> list[str]:
-    """Accelerators with enough steps of whole models to say how a new one would fare."""
-    device = np.array([s.device for s in corpus.settings])
-    usable = np.array([not s.is_cpu and not s.is_alone for s in corpus.settings])
-    names, counts = np.unique(device[corpus.setting[usable[corpus.setting]]], return_counts=True)
-    return [str(n) for n, c in zip(names, counts, strict=True) if c >= _LEAST_ROWS]
+    """Those with enough steps of whole models to say how a new one would fare."""
+    steps: Counter[tuple[str, bool]] = Counter()
+    for setting, count in zip(*np.unique(corpus.setting, return_counts=True), strict=True):
+        at = corpus.settings[setting]
+        if not at.is_alone:
+            steps[at.device, at.is_cpu] += int(count)
+    return sorted(
+        device
+        for (device, on_cpu), count in steps.items()
+        if count >= (_LEAST_ROWS_ON_CPU if on_cpu else _LEAST_ROWS)
+    )
 
 
 def is_kept(kept: Path) -> bool:

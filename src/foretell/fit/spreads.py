@@ -10,7 +10,7 @@ import numpy as np
 
 from foretell.graph.graph import Floats, Ints
 from foretell.predictors.scaledl.corpus import Corpus
-from foretell.predictors.scaledl.domain import level_of
+from foretell.predictors.scaledl.domain import CPUS, Factors, factors_at, level_of
 from foretell.predictors.scaledl.setting import place_of
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Ledger:
     labels: Sequence[str]
     fold: Sequence[str]
     """What was held out together with it."""
+    on_cpu: np.ndarray
 
     @classmethod
     def of(
@@ -60,6 +61,9 @@ class Ledger:
             level=[*levels, *["new-device"] * len(strangers.row)],
             labels=[corpus.labels[i] for i in row],
             fold=[*(str(fold[i]) for i in known.row), *away],
+            on_cpu=np.array([s.is_cpu for s in corpus.settings], dtype=np.bool_)[
+                corpus.setting[row]
+            ],
         )
 
     @property
@@ -87,8 +91,8 @@ class Ledger:
         return found
 
 
-Spreads = dict[str, dict[str, tuple[float, float]]]
-"""Factors by level and place, "*" for places with too few steps of their own."""
+Spreads = dict[str, dict[str, Factors]]
+"""Factors by level and place, CPUS and "*" for places with too few steps of their own."""
 
 
 def spreads_of(ledger: Ledger) -> Spreads:
@@ -106,14 +110,20 @@ def _spreads(ledger: Ledger, chosen: np.ndarray) -> Spreads:
         if rows.sum() < _LEAST:  # rather all that was judged
             rows = chosen & (domain != LEVELS[-1]) if name != LEVELS[-1] else chosen
         found[name] = {"*": interval(log_off[rows], weight[rows])}
-        for p in np.unique(place[rows]):
-            mine = rows & (place == p)
+        where = {CPUS: ledger.on_cpu} | {str(p): place == p for p in np.unique(place[rows])}
+        for p, here in where.items():
+            mine = rows & here
             if mine.sum() >= _LEAST:
-                found[name][str(p)] = interval(log_off[mine], weight[mine])
+                found[name][p] = interval(log_off[mine], weight[mine])
     strangers = chosen & (domain == LEVELS[-1])
-    if strangers.any():
-        reach = _reach_of_strangers(np.abs(log_off[strangers]), np.array(ledger.fold)[strangers])
-        found[LEVELS[-1]] = {"*": (float(np.exp(-reach)), float(np.exp(reach)))}
+    new: dict[str, Factors] = {}
+    for name, here in (("*", ~ledger.on_cpu), (CPUS, ledger.on_cpu)):
+        mine = strangers & here
+        if mine.any():
+            reach = _reach_of_strangers(np.abs(log_off[mine]), np.array(ledger.fold)[mine])
+            new[name] = (float(np.exp(-reach)), float(np.exp(reach)))
+    if new:
+        found[LEVELS[-1]] = {"*": next(iter(new.values())), **new}
     return found
 
 
@@ -145,8 +155,9 @@ def covered(ledger: Ledger) -> np.ndarray:
     for name in np.unique(fold):
         spreads = _spreads(ledger, fold != name)
         for i in np.flatnonzero(fold == name):
-            known = spreads[domain[i]]
-            low, high = known.get(ledger.place[int(i)]) or known["*"]
+            low, high = factors_at(
+                spreads[domain[i]], ledger.place[int(i)], on_cpu=bool(ledger.on_cpu[i])
+            )
             inside[i] = np.log(low) <= log_off[i] <= np.log(high)
     return inside
 

@@ -1,10 +1,12 @@
 """How like the training data a step is: kernels fall into cells, and cells were seen or not.
 
 A cell is an operator, its shape to the octave, its number format, and how it runs. What share of a
-step's time is in cells that training never saw is its novelty.
+step's time is in cells that training never saw is its novelty, and intervals go by it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -40,8 +42,19 @@ _SEED = np.uint64(0x9E3779B97F4A7C15)
 FAR_FROM, STRANGE_FROM = 0.01, 0.3
 """Novelty from which on a step has the interval of far ones; and counts as out of domain."""
 
+CPUS = "cpu"
+"""What the interval of processors is filed under, beside places; "*" is that of everything."""
+
 Cells = np.ndarray
 """Unsigned 64-bit hashes."""
+Factors = tuple[float, float]
+"""Ends of an interval over the forecast."""
+
+
+def factors_at(known: Mapping[str, Factors], place: str, *, on_cpu: bool) -> Factors:
+    """The interval of a place; where it has none of its own, that of its like."""
+    names = (place, CPUS, "*") if on_cpu else (place, "*")
+    return next(known[name] for name in names if name in known)
 
 
 def level_of(novelty: float) -> str:

@@ -23,7 +23,13 @@ from foretell.predictors.assemble import Spread, Trust, assemble, slowest
 from foretell.predictors.forecast import Forecast
 from foretell.predictors.peaks import check_precision
 from foretell.predictors.protocol import Measurement
-from foretell.predictors.scaledl.domain import cells_of, level_of, newest_group, novelty
+from foretell.predictors.scaledl.domain import (
+    cells_of,
+    factors_at,
+    level_of,
+    newest_group,
+    novelty,
+)
 from foretell.predictors.scaledl.setting import Setting, place_of, setting_of
 from foretell.predictors.scaledl.table import OpTable, table_of
 from foretell.predictors.scaledl.together import LAUNCHES_MATTER_FROM, Taught, job_of
@@ -159,7 +165,7 @@ class ScaleDLPredictor:
 
     def _spread(self, level: str, setting: Setting) -> Spread:
         known = self.weights.card["spreads"][level]
-        low, high = known.get(place_of(setting)) or known["*"]
+        low, high = factors_at(known, place_of(setting), on_cpu=setting.is_cpu)
         return Spread(low=low, high=high)
 
 
