@@ -119,19 +119,19 @@ class LayerModel(nn.Module):
 
     def hidden(self, ops: Operators) -> Tensor:
         """What the network makes of each operator."""
-        parts = (self._alone(ops), ops.setting, self.device(ops.device))
-        first = nn.functional.silu(self.first(torch.cat(parts, 1)))
-        return first + nn.functional.silu(self.second(first))
-
-    def _alone(self, ops: Operators) -> Tensor:
-        """The operators themselves, wherever they run."""
+        shape = (ops.shape - self.shape_mean) * self.shape_scale
+        unit = nn.functional.one_hot(alike(ops.unit), len(UNITS)).to(ops.shape.dtype)
         parts = (
-            (ops.shape - self.shape_mean) * self.shape_scale,
-            nn.functional.one_hot(alike(ops.unit), len(UNITS)).to(ops.shape.dtype),
-            self.group(ops.group),
-            self.name(ops.name),
+            torch.cat((shape, unit), 1),
+            torch.cat((self.group(ops.group), self.name(ops.name)), 1),
+            ops.setting,
+            self.device(ops.device),
         )
-        return torch.cat(parts, 1)
+        # Apart, because facts need no gradient: a tenth of the time of a fit.
+        columns = self.first.weight.split([part.shape[1] for part in parts], 1)
+        made = (nn.functional.linear(p, c) for p, c in zip(parts, columns, strict=True))
+        first = nn.functional.silu(sum(made, self.first.bias))
+        return first + nn.functional.silu(self.second(first))
 
     def _limits(self, ops: Operators) -> dict[str, Tensor]:
         made = self.limits(limits_row(ops.group, ops.unit))

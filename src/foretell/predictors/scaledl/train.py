@@ -305,7 +305,7 @@ class _Optimizer:
             {"params": [p for p in fitted if id(p) not in named], "weight_decay": effort.decay},
             {"params": [apart], "weight_decay": effort.decay_known},
         ]
-        adam = torch.optim.AdamW(rest, lr=effort.rate)
+        adam = torch.optim.AdamW(rest, lr=effort.rate, fused=True)
         return cls([adam, Muon(matrices, effort.matrix_rate)], fitted)
 
     def plan(self, steps: int) -> None:
