@@ -2,9 +2,10 @@
 
 Five folds by model (twins together), by family, or each accelerator left out; every step is judged
 by fits that never saw its model, family or device. "--split fit --what fit,additive,flops,trees"
-judges the members that 'foretell fit' left beside its weights (--fit), and baselines on the same
-folds: of half of the families all models are held out together. Each fit and each baseline of a
-fold is kept in --work, so an interrupted run goes on where it stopped. Prints the tables of
+judges the members that 'foretell fit' left beside its weights (--fit), seed by seed and together,
+and baselines on the same folds: of half of the families all models are held out together. Each fit
+and each baseline of a fold is kept in --work, so an interrupted run goes on where it stopped; what
+the ledger of an earlier run has of the same steps stays in it. Prints the tables of
 docs/accuracy.md and writes the ledger.
 """
 
@@ -34,6 +35,10 @@ _EPOCHS = 24
 _WORKERS = 2
 LEARNED = {"layers": False, "cross": True}
 """Name -> whether the network over the graph is part of it."""
+SHIPPED = "fit"
+"""The members that 'foretell fit' made."""
+_STEP = ("model", "place", "measured_s")
+"""Columns of the ledger that say which step it is."""
 
 
 def main() -> None:
@@ -50,25 +55,25 @@ def main() -> None:
     data = required_data()
     plan = Plan(data=data, work=options.work, parts=options.parts.split(","), measurements=OWN)
     corpus, _ = read_parts(plan, lambda name, share: None)
-    found: dict[str, np.ndarray] = {}
+    found = _read(corpus, options.split)
     rounds = list(_rounds(corpus, options.split))
     for what in options.what.split(","):
-        for seed in range(options.seeds if what in LEARNED else 1):
-            name = f"{what}-{seed}" if what in LEARNED else what
-            place = options.work / options.split / name
-            if what == "fit":
-                found[name] = _members(corpus, options.fit)
-            elif what in LEARNED:
+        place = options.work / options.split
+        if what == SHIPPED:
+            found |= _members(corpus, options.fit)
+        elif what in LEARNED:
+            for seed in range(options.seeds):
                 effort = Effort(epochs=options.epochs, seed=seed, cross=LEARNED[what])
-                found[name] = _learned(corpus, rounds, effort, place)
-            else:
-                found[name] = _baseline(corpus, rounds, what, place)
-            _print(corpus, name, found[name], options.split)
-    for what in LEARNED:
+                name = f"{what}-{seed}"
+                found[name] = _learned(corpus, rounds, effort, place / name)
+        else:
+            found[what] = _baseline(corpus, rounds, what, place / what)
+    for what in (*LEARNED, SHIPPED):
         seeds = [v for n, v in found.items() if n.startswith(f"{what}-")]
-        if len(seeds) > 1:
+        if seeds:
             found[what] = np.exp(np.mean(np.log(seeds), axis=0))
-            _print(corpus, f"{what}, mean of {len(seeds)} seeds", found[what], options.split)
+    for name, said in found.items():
+        _print(corpus, name, said, options.split)
     _write(corpus, options.split, found)
 
 
@@ -103,14 +108,15 @@ def _learned(corpus: Corpus, rounds: Rounds, effort: Effort, place: Path) -> np.
     return found
 
 
-def _members(corpus: Corpus, fit: Path) -> np.ndarray:
-    """Predicted seconds of all steps by the mean of the members that did not see them."""
-    total, count = np.zeros(len(corpus)), np.zeros(len(corpus))
+def _members(corpus: Corpus, fit: Path) -> dict[str, np.ndarray]:
+    """Predicted seconds of all steps by the member of each seed that did not see them."""
+    found: dict[str, np.ndarray] = {}
     for kept in sorted(fit.with_suffix(".parts").glob("*/member-*.safetensors")):
         _, judged, _ = read_kept(kept.with_suffix(""))
-        total[judged.row] += np.log(judged.predicted_s)
-        count[judged.row] += 1
-    return np.exp(np.divide(total, count, out=np.full(len(corpus), np.nan), where=count > 0))
+        seed = kept.stem.rpartition("-")[2]
+        said = found.setdefault(f"{SHIPPED}-{seed}", np.full(len(corpus), np.nan))
+        said[judged.row] = judged.predicted_s
+    return found
 
 
 def _baseline(corpus: Corpus, rounds: Rounds, what: str, place: Path) -> np.ndarray:
@@ -153,17 +159,42 @@ def _print_line(corpus: Corpus, place: str, predicted: np.ndarray, rows: np.ndar
     )
 
 
-def _write(corpus: Corpus, split: str, found: dict[str, np.ndarray]) -> None:
-    judged = np.flatnonzero(np.isfinite(next(iter(found.values()))) & is_model(corpus))
-    models = [re.sub(r"^.* (timm:\S+) batch=.*$", r"\1", corpus.labels[i]) for i in judged]
-    table = {
-        "model": pa.array(models).dictionary_encode(),
-        "place": pa.array(by_place(corpus)[judged].tolist()).dictionary_encode(),
-        "measured_s": pa.array(corpus.measured_s[judged], pa.float32()),
-        **{n: pa.array(v[judged], pa.float32()) for n, v in found.items()},
-    }
+def _read(corpus: Corpus, split: str) -> dict[str, np.ndarray]:
+    """What the ledger has, if it is of the same steps."""
     path = RESULTS / f"scaledl-{split}.parquet"
-    pq.write_table(pa.table(table), path, compression="zstd")
+    if not path.exists():
+        return {}
+    table = pq.read_table(path)
+    rows = _judged(corpus)
+    if table.select(list(_STEP)) != pa.table(_steps(corpus, rows)):
+        return {}
+    found = {}
+    for name in table.column_names:
+        if name not in _STEP:
+            found[name] = np.full(len(corpus), np.nan)
+            found[name][rows] = table[name].to_numpy()
+    return found
+
+
+def _judged(corpus: Corpus) -> np.ndarray:
+    return np.flatnonzero(is_model(corpus))
+
+
+def _steps(corpus: Corpus, rows: np.ndarray) -> dict[str, pa.Array]:
+    models = [re.sub(r"^.* (timm:\S+) batch=.*$", r"\1", corpus.labels[i]) for i in rows]
+    columns = (
+        pa.array(models).dictionary_encode(),
+        pa.array(by_place(corpus)[rows].tolist()).dictionary_encode(),
+        pa.array(corpus.measured_s[rows], pa.float32()),
+    )
+    return dict(zip(_STEP, columns, strict=True))
+
+
+def _write(corpus: Corpus, split: str, found: dict[str, np.ndarray]) -> None:
+    rows = _judged(corpus)
+    said = {name: pa.array(v[rows], pa.float32()) for name, v in found.items()}
+    path = RESULTS / f"scaledl-{split}.parquet"
+    pq.write_table(pa.table(_steps(corpus, rows) | said), path, compression="zstd")
     print(f"wrote {path.relative_to(ROOT)}")
 
 
