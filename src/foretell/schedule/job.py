@@ -1,0 +1,96 @@
+"""A job as policies see it, and what they may do with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from foretell.schedule.pool import Share
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Job:
+    """A submitted job. Policies read it; only the site it runs on changes it."""
+
+    number: int
+    """In the order of arrival."""
+    devices: int
+    arrival_s: float
+    predicted_s: float
+    """How long it is expected to take in all on the fewest servers."""
+    limit_s: float
+    """What its user said it takes at most; infinite if nothing was said."""
+    user: int
+    deadline_s: float
+    preemptible: bool
+    done_s: float = 0.0
+    """How much of it is done, in seconds on the fewest servers, when it was last looked at."""
+    served_s: float = 0.0
+    """Device-seconds it was given so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Devices that a job could have now."""
+
+    pool: int
+    share: Share
+    stretch: float
+    """How much longer an iteration takes there than on the fewest servers of the best pool."""
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """A job that has devices."""
+
+    job: Job
+    offer: Offer
+    started_s: float
+
+
+class Site(Protocol):
+    """A cluster that jobs run on, simulated or real, as policies see it."""
+
+    now_s: float
+
+    @property
+    def devices(self) -> int:
+        """That work at the moment, free or not."""
+
+    @property
+    def free_devices(self) -> int:
+        """Of all pools."""
+
+    def offer(self, job: Job) -> Offer | None:
+        """Where it would go now, best place first; None if there is no room for it."""
+
+    def start(self, job: Job, offer: Offer) -> None:
+        """Give a job devices."""
+
+    def stop(self, job: Job) -> None:
+        """Take them away again; what it has done is kept."""
+
+    def running(self) -> list[Running]:
+        """Jobs that have devices, in the order they were given them."""
+
+    def remaining_s(self, job: Job) -> float:
+        """How much longer it is expected to need on the fewest servers."""
+
+
+class Policy(Protocol):
+    """Decides which jobs start where and when. One object serves one site.
+
+    The site calls `submitted` when a job arrives or comes back because its servers failed, `ended`
+    when it is done or was withdrawn, and `decide` after each change. Policies keep their own queue.
+    """
+
+    name: str
+
+    def submitted(self, job: Job, site: Site) -> None:
+        """A job wants devices."""
+
+    def ended(self, job: Job, site: Site) -> None:
+        """A job needs nothing any more."""
+
+    def decide(self, site: Site) -> float:
+        """Start and stop jobs; return when to be asked again at the latest, or infinity."""

@@ -1,0 +1,1 @@
+"""Who starts when, one policy per file, by name."""

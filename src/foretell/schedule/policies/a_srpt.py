@@ -1,0 +1,138 @@
+"""A-SRPT: the order of a virtual single machine under SRPT guides who starts on the real cluster.
+
+The strict form starts jobs only after they were done on the virtual machine, in that order: that
+buys the bound of docs/scheduling.md. The default starts early: whoever is first by the virtual
+machine among those that fit, except that devices are kept for the first job whose virtual turn has
+come, so that nobody passes it who would make it wait.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+from foretell.schedule.job import Job, Offer, Site
+from foretell.schedule.queues import SizedQueue
+from foretell.schedule.reservation import ExpectedEnds
+from foretell.schedule.virtual import VirtualMachine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long a job waits for servers where its iterations are short."""
+
+    stretch: float = 1.25
+    """Up to which it starts at once."""
+    share: float = 0.1
+    """Of its predicted length that it waits otherwise."""
+
+    def until_s(self, job: Job, offer: Offer, since_s: float) -> float:
+        """When it starts anyway; `since_s` is when it could have."""
+        return since_s if offer.stretch <= self.stretch else since_s + self.share * job.predicted_s
+
+
+class StrictASrpt:
+    """Starts in the order of the virtual machine, never before it is done there."""
+
+    name = "a-srpt-strict"
+
+    def __init__(self, patience: Patience | None = None) -> None:
+        self._patience = patience or Patience()
+        self._virtual = VirtualMachine()
+        self._jobs: dict[int, Job] = {}
+        self._queue: deque[Job] = deque()
+        self._could_s: float | None = None
+        """Since when the first job could have started."""
+
+    def submitted(self, job: Job, site: Site) -> None:
+        """To the virtual machine; one that comes back has been there, and goes first."""
+        if job.number in self._jobs:
+            self._queue.appendleft(job)
+            return
+        self._jobs[job.number] = job
+        size_s = job.devices * job.predicted_s / site.devices
+        self._enter(self._virtual.add(job.number, size_s, site.now_s))
+
+    def ended(self, job: Job, site: Site) -> None:
+        """It is forgotten."""
+        del self._jobs[job.number]
+
+    def decide(self, site: Site) -> float:
+        """Start from the head while there is room that is good enough."""
+        self._enter(self._virtual.advance(site.now_s))
+        while self._queue and self._queue[0].devices <= site.free_devices:
+            job = self._queue[0]
+            offer = site.offer(job)
+            if offer is None:
+                break
+            if self._could_s is None:
+                self._could_s = site.now_s
+            until_s = self._patience.until_s(job, offer, self._could_s)
+            if until_s > site.now_s:
+                return min(until_s, self._virtual.next_s())
+            site.start(self._queue.popleft(), offer)
+            self._could_s = None
+        return self._virtual.next_s()
+
+    def _enter(self, numbers: list[int]) -> None:
+        self._queue.extend(self._jobs[n] for n in numbers)
+
+
+class ASrpt:
+    """Starts early where devices would idle, and lets others pass who harm nobody."""
+
+    name = "a-srpt"
+
+    def __init__(self, patience: Patience | None = None) -> None:
+        self._patience = patience or Patience()
+        self._virtual = VirtualMachine()
+        self._waiting = SizedQueue()
+        self._due = SizedQueue()
+        """Those among them whose virtual turn has come, in that order."""
+        self._jobs: dict[int, Job] = {}
+        self._turns = 0
+        self._ends = ExpectedEnds()
+
+    def submitted(self, job: Job, site: Site) -> None:
+        """To the virtual machine and to the queue."""
+        size_s = job.devices * (job.predicted_s - job.done_s) / site.devices
+        if job.number in self._jobs:
+            self._ends.ended(job)
+        else:
+            self._jobs[job.number] = job
+            self._turn(self._virtual.add(job.number, size_s, site.now_s))
+        self._waiting.add(job, 1.0, size_s)
+
+    def ended(self, job: Job, site: Site) -> None:
+        """It is forgotten."""
+        del self._jobs[job.number]
+        self._ends.ended(job)
+
+    def decide(self, site: Site) -> float:
+        """Start whoever is first and fits, around what is kept for the first whose turn it is."""
+        self._turn(self._virtual.advance(site.now_s))
+        kept = None
+        while True:
+            first = self._due.first() if kept is None else None
+            if first is not None and first.devices > site.free_devices:
+                kept = self._ends.reserve(first, site)
+            job = self._waiting.first(site.free_devices)
+            if job is None:
+                break
+            offer = site.offer(job)
+            if offer is None or (kept and not kept.leaves_room_for(job, offer, site)):
+                break
+            self._waiting.remove(job)
+            self._due.remove(job)
+            site.start(job, offer)
+            self._ends.started(job, offer, site)
+        return self._virtual.next_s() if len(self._waiting) else math.inf
+
+    def _turn(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self._turns += 1
+            job = self._jobs.get(number)
+            if job is not None and job in self._waiting:
+                self._waiting.add(job, 0.0, self._turns)
+                self._due.add(job, self._turns)
