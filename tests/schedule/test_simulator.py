@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foretell.errors import InputError
+from foretell.schedule import policies
 from foretell.schedule.heavy_edge import heavy_edge
 from foretell.schedule.history import History
 from foretell.schedule.job import Policy
@@ -22,7 +23,7 @@ from foretell.schedule.sizes import Oracle
 from foretell.schedule.trace import Trace
 from tests.schedule.makers import WIRES, ends_of, play, pool, trace_of, traces
 
-POLICIES: list[Callable[[], Policy]] = [Fifo, StrictASrpt, ASrpt]
+POLICIES = list(policies.POLICIES.values())
 
 
 def check_schedule(trace: Trace, history: History, servers: int, each: int) -> None:
@@ -57,15 +58,20 @@ def test_every_schedule_is_valid(
 @pytest.mark.parametrize("policy", POLICIES)
 @given(trace=traces())
 @settings(max_examples=25, deadline=None)
-def test_jobs_run_exactly_as_long_as_they_are(policy: Callable[[], Policy], trace: Trace) -> None:
-    pools = [pool(4, 3)]
-    history = play(trace, pools, policy())
+def test_all_work_is_done_once_however_often_a_job_is_stopped(
+    policy: Callable[[], Policy], trace: Trace
+) -> None:
+    restart_s = 3.0
+    history = play(trace, [pool(4, 3)], policy(), Rules(restart_s=restart_s))
+    done = np.zeros(len(trace))
     for run, job in enumerate(history.run_job):
         took_s = history.run_end_s[run] - history.run_start_s[run]
+        worked_s = max(0.0, took_s - (restart_s if job in history.run_job[:run] else 0.0))
         shape = trace.shapes[trace.shape[job]]
         room = list(history.server_devices[history.run_first[run] : history.run_first[run + 1]])
         pace = pace_of(shape, heavy_edge(shape, room), WIRES)
-        assert took_s == pytest.approx(trace.iterations[job] * pace.iteration_s())
+        done[job] += worked_s / pace.iteration_s()
+    assert done == pytest.approx(trace.iterations)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

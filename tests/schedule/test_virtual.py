@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,12 +56,3 @@ def test_no_schedule_has_a_lower_mean_completion_time(jobs: list[tuple[int, int]
 
 def test_a_short_job_interrupts_a_long_one() -> None:
     assert completions([(0, 10), (2, 1), (3, 20)]) == {1: 3.0, 0: 11.0, 2: 31.0}
-
-
-def test_a_job_that_is_withdrawn_takes_no_time() -> None:
-    machine = VirtualMachine()
-    for number, size in enumerate((1.0, 2.0, 3.0)):
-        machine.add(number, size, 0.0)
-    machine.withdraw(1)
-    assert list(itertools.chain(machine.advance(4.0))) == [0, 2]
-    assert machine.next_s() == float("inf")

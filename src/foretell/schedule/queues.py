@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 
 from foretell.schedule.job import Job
 
@@ -42,3 +43,31 @@ class SizedQueue:
             if waiting and (best is None or waiting[0][:2] < best[:2]):
                 best = waiting[0]
         return None if best is None else best[2]
+
+
+class ArrivalQueue:
+    """Jobs in the order of arrival; those that come back go where they were."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, Job] = {}
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._jobs.values())
+
+    def add(self, job: Job) -> None:
+        """To its place."""
+        comes_back = bool(self._jobs) and job.number < next(reversed(self._jobs))
+        self._jobs[job.number] = job
+        if comes_back:
+            self._jobs = dict(sorted(self._jobs.items()))
+
+    def remove(self, job: Job) -> None:
+        """Whether or not it is there."""
+        self._jobs.pop(job.number, None)
+
+    def first(self) -> Job | None:
+        """Who came first."""
+        return next(iter(self._jobs.values()), None)

@@ -18,6 +18,10 @@ class Reservation:
     spare_devices: int
     """That will be free then beside its own."""
 
+    def without(self, devices: int) -> Reservation:
+        """After so many of the spare ones were taken for longer."""
+        return Reservation(self.start_s, self.spare_devices - devices)
+
     def leaves_room_for(self, job: Job, offer: Offer, site: Site) -> bool:
         """Whether a job may start now without making it wait longer, if all goes as expected."""
         if job.devices <= self.spare_devices:
@@ -26,9 +30,10 @@ class Reservation:
 
 
 class ExpectedEnds:
-    """Of all jobs that run, the first first."""
+    """Of all jobs that run, the first first; by what users stated, if that is asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stated: bool = False) -> None:
+        self._stated = stated
         self._ends: list[tuple[float, int]] = []
         self._running: dict[int, tuple[float, Job, float]] = {}
         """Job number -> expected end, job, stretch."""
@@ -60,7 +65,17 @@ class ExpectedEnds:
             self.ended(job)
             self._file(job, stretch, site)
 
+    def expected_end_s(self, job: Job, offer: Offer, site: Site) -> float:
+        """Of a job that would start now."""
+        return site.now_s + self._left_s(job, offer.stretch, site)
+
+    def _left_s(self, job: Job, stretch: float, site: Site) -> float:
+        left_s = job.limit_s - job.served_s / job.devices if self._stated else math.inf
+        if not 0 < left_s < math.inf:
+            left_s = site.remaining_s(job) * stretch
+        return max(left_s, 1e-6)
+
     def _file(self, job: Job, stretch: float, site: Site) -> None:
-        end_s = site.now_s + max(site.remaining_s(job) * stretch, 1e-6)
+        end_s = site.now_s + self._left_s(job, stretch, site)
         insort(self._ends, (end_s, job.number))
         self._running[job.number] = (end_s, job, stretch)

@@ -13,7 +13,6 @@ class VirtualMachine:
         self._now_s = 0.0
         self._waiting: list[tuple[float, int]] = []
         """(seconds left, job), the least first; the first is worked on."""
-        self._gone: set[int] = set()
 
     def add(self, number: int, size_s: float, now_s: float) -> list[int]:
         """A job arrives; those that were done before, in that order."""
@@ -21,18 +20,14 @@ class VirtualMachine:
         heapq.heappush(self._waiting, (size_s, number))
         return done
 
-    def withdraw(self, number: int) -> None:
-        """A job needs nothing any more."""
-        self._gone.add(number)
-
     def advance(self, now_s: float) -> list[int]:
         """Work until then; the jobs that were done on the way, in that order."""
         done = []
-        while self._first() and self._now_s + self._waiting[0][0] <= now_s:
+        while self._waiting and self._now_s + self._waiting[0][0] <= now_s:
             left_s, number = heapq.heappop(self._waiting)
             self._now_s += left_s
             done.append(number)
-        if self._first() and now_s > self._now_s:
+        if self._waiting and now_s > self._now_s:
             left_s, number = self._waiting[0]
             # Still the least: the order of the heap holds.
             self._waiting[0] = (left_s - (now_s - self._now_s), number)
@@ -41,10 +36,4 @@ class VirtualMachine:
 
     def next_s(self) -> float:
         """When the next job will be done if none arrives."""
-        return self._now_s + self._waiting[0][0] if self._first() else math.inf
-
-    def _first(self) -> bool:
-        """Whether there is a job; those that were withdrawn are dropped."""
-        while self._waiting and self._waiting[0][1] in self._gone:
-            self._gone.remove(heapq.heappop(self._waiting)[1])
-        return bool(self._waiting)
+        return self._now_s + self._waiting[0][0] if self._waiting else math.inf

@@ -42,6 +42,7 @@ class StrictASrpt:
         self._virtual = VirtualMachine()
         self._jobs: dict[int, Job] = {}
         self._queue: deque[Job] = deque()
+        self._queued: set[int] = set()
         self._could_s: float | None = None
         """Since when the first job could have started."""
 
@@ -49,6 +50,7 @@ class StrictASrpt:
         """To the virtual machine; one that comes back has been there, and goes first."""
         if job.number in self._jobs:
             self._queue.appendleft(job)
+            self._queued.add(job.number)
             return
         self._jobs[job.number] = job
         size_s = job.devices * job.predicted_s / site.devices
@@ -57,6 +59,9 @@ class StrictASrpt:
     def ended(self, job: Job, site: Site) -> None:
         """It is forgotten."""
         del self._jobs[job.number]
+        if job.number in self._queued:
+            self._queued.remove(job.number)
+            self._queue.remove(job)
 
     def decide(self, site: Site) -> float:
         """Start from the head while there is room that is good enough."""
@@ -71,12 +76,16 @@ class StrictASrpt:
             until_s = self._patience.until_s(job, offer, self._could_s)
             if until_s > site.now_s:
                 return min(until_s, self._virtual.next_s())
-            site.start(self._queue.popleft(), offer)
+            self._queue.popleft()
+            self._queued.remove(job.number)
+            site.start(job, offer)
             self._could_s = None
         return self._virtual.next_s()
 
     def _enter(self, numbers: list[int]) -> None:
-        self._queue.extend(self._jobs[n] for n in numbers)
+        left = [n for n in numbers if n in self._jobs]
+        self._queue.extend(self._jobs[n] for n in left)
+        self._queued.update(left)
 
 
 class ASrpt:
@@ -108,6 +117,8 @@ class ASrpt:
         """It is forgotten."""
         del self._jobs[job.number]
         self._ends.ended(job)
+        self._waiting.remove(job)
+        self._due.remove(job)
 
     def decide(self, site: Site) -> float:
         """Start whoever is first and fits, around what is kept for the first whose turn it is."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 
 from foretell.schedule.job import Job, Site
+from foretell.schedule.queues import ArrivalQueue
 
 
 class Fifo:
@@ -14,23 +14,22 @@ class Fifo:
     name = "fifo"
 
     def __init__(self) -> None:
-        self._queue: deque[Job] = deque()
+        self._queue = ArrivalQueue()
 
     def submitted(self, job: Job, site: Site) -> None:
-        """To the end of the queue; jobs that come back go where they were."""
-        if self._queue and job.number < self._queue[-1].number:
-            self._queue = deque(sorted((*self._queue, job), key=lambda j: j.number))
-        else:
-            self._queue.append(job)
+        """To its place in the queue."""
+        self._queue.add(job)
 
     def ended(self, job: Job, site: Site) -> None:
-        """Nobody to tell."""
+        """It waits no more."""
+        self._queue.remove(job)
 
     def decide(self, site: Site) -> float:
         """Start from the head while there is room."""
-        while self._queue and self._queue[0].devices <= site.free_devices:
-            offer = site.offer(self._queue[0])
+        while (job := self._queue.first()) is not None and job.devices <= site.free_devices:
+            offer = site.offer(job)
             if offer is None:
                 break
-            site.start(self._queue.popleft(), offer)
+            self._queue.remove(job)
+            site.start(job, offer)
         return math.inf
