@@ -9,91 +9,55 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from foretell.schedule.job import Job, Site
-from foretell.schedule.queues import SizedQueue
+from foretell.schedule.job import Job, Running, Site
+from foretell.schedule.policies.preemptive import Preemptive
+from foretell.schedule.queues import Key
 
 _CLASSES_DEVICE_S = (3_600.0, 36_000.0)
+_SOON_S = 1e-3
 
 
-class LeastAttained:
-    """Needs no prediction; preemptive."""
+class LeastAttained(Preemptive):
+    """Needs no prediction."""
 
     name = "las"
 
     def __init__(self, classes_device_s: Sequence[float] = _CLASSES_DEVICE_S) -> None:
+        super().__init__()
         self._classes = tuple(classes_device_s)
-        self._waiting = SizedQueue()
-        self._running: dict[int, tuple[Job, float]] = {}
-        """Job and when it was started."""
 
-    def submitted(self, job: Job, site: Site) -> None:
-        """To its class."""
-        self._running.pop(job.number, None)
-        self._wait(job)
+    def key(self, job: Job, site: Site) -> Key:
+        """Its class, and when it came."""
+        return (self._class(job.served_s), job.arrival_s)
 
-    def ended(self, job: Job, site: Site) -> None:
-        """It waits no more, and its devices are free."""
-        self._waiting.remove(job)
-        self._running.pop(job.number, None)
+    def victims(self, job: Job, site: Site) -> list[Job]:
+        """Those of higher classes, the highest and latest first."""
+        mine = self._class(job.served_s)
+        found = [
+            (-self._class(_served(run, site)), -run.job.number, run.job)
+            for run in site.running()
+            if run.job.preemptible and self._class(_served(run, site)) > mine
+        ]
+        return [higher for _, _, higher in sorted(found, key=lambda each: each[:2])]
 
     def decide(self, site: Site) -> float:
-        """Lower classes first: on free devices, else on those of higher classes."""
-        blocked = []
-        while (job := self._waiting.first()) is not None:
-            if job.devices > site.free_devices and not self._make_room(job, site):
-                self._waiting.remove(job)
-                blocked.append(job)
-                if (job := self._waiting.first(site.free_devices)) is None:
-                    break
-            offer = site.offer(job)
-            self._waiting.remove(job)
-            if offer is None:
-                blocked.append(job)
-            else:
-                site.start(job, offer)
-                self._running[job.number] = (job, site.now_s)
-        for job in blocked:
-            self._wait(job)
-        return self._next_change_s(site) if len(self._waiting) else math.inf
-
-    def _wait(self, job: Job) -> None:
-        self._waiting.add(job, self._class(job.served_s), job.arrival_s)
+        """As all of this kind; again when a running job leaves its class while others wait."""
+        super().decide(site)
+        if not len(self._waiting):
+            return math.inf
+        soonest_s = math.inf
+        for run in site.running():
+            served = _served(run, site)
+            ahead = [limit - served for limit in self._classes if limit > served]
+            if ahead:
+                wait_s = max(min(ahead) / run.job.devices, _SOON_S)
+                soonest_s = min(soonest_s, site.now_s + wait_s)
+        return soonest_s
 
     def _class(self, served: float) -> int:
         return sum(served >= limit for limit in self._classes)
 
-    def _served(self, job: Job, since_s: float, site: Site) -> float:
-        return job.served_s + (site.now_s - since_s) * job.devices
 
-    def _make_room(self, job: Job, site: Site) -> bool:
-        """Stop jobs of higher classes, the highest and latest first, if that is enough."""
-        mine = self._class(job.served_s)
-        higher = [
-            (self._class(self._served(other, since_s, site)), other.arrival_s, other.number, other)
-            for other, since_s in self._running.values()
-            if other.preemptible
-        ]
-        higher = sorted(each for each in higher if each[0] > mine)[::-1]
-        free, stopped = site.free_devices, []
-        for *_, other in higher:
-            if free >= job.devices:
-                break
-            free += other.devices
-            stopped.append(other)
-        if free < job.devices:
-            return False
-        for other in stopped:
-            del self._running[other.number]
-            site.stop(other)
-            self._wait(other)
-        return True
-
-    def _next_change_s(self, site: Site) -> float:
-        """When the next running job leaves its class."""
-        soonest = math.inf
-        for job, since_s in self._running.values():
-            served = self._served(job, since_s, site)
-            left = [limit - served for limit in self._classes if limit > served]
-            if left:
-                soonest = min(soonest, site.now_s + max(min(left) / job.devices, 1e-3))
-        return soonest
+def _served(run: Running, site: Site) -> float:
+    """Device-seconds of a running job until now."""
+    return run.job.served_s + (site.now_s - run.started_s) * run.job.devices

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 from foretell.schedule.job import Job, Site
 from foretell.schedule.policies.ordered import Ordered
+from foretell.schedule.policies.shortest import ShortestJob, SmallestWorkload
 
 
-class ConservingDuration(Ordered):
+class ConservingDuration(ShortestJob):
     """By predicted length."""
 
     name = "wcs-duration"
     passing = True
 
-    def key(self, job: Job, site: Site) -> float:
-        """What is expected to be left of it."""
-        return site.remaining_s(job)
 
-
-class ConservingWorkload(Ordered):
+class ConservingWorkload(SmallestWorkload):
     """By predicted length times devices."""
 
     name = "wcs-workload"
     passing = True
-
-    def key(self, job: Job, site: Site) -> float:
-        """Device-seconds that are expected to be left of it."""
-        return site.remaining_s(job) * job.devices
 
 
 class ConservingSubmit(Ordered):
