@@ -60,7 +60,7 @@ def main() -> None:
     for what in options.what.split(","):
         place = options.work / options.split
         if what == SHIPPED:
-            found |= _members(corpus, options.fit)
+            _add_members(corpus, options.fit, found)
         elif what in LEARNED:
             for seed in range(options.seeds):
                 effort = Effort(epochs=options.epochs, seed=seed, cross=LEARNED[what])
@@ -71,7 +71,7 @@ def main() -> None:
     for what in (*LEARNED, SHIPPED):
         seeds = [v for n, v in found.items() if n.startswith(f"{what}-")]
         if seeds:
-            found[what] = np.exp(np.mean(np.log(seeds), axis=0))
+            found[what] = np.exp(np.nanmean(np.log(seeds), axis=0))
     for name, said in found.items():
         _print(corpus, name, said, options.split)
     _write(corpus, options.split, found)
@@ -108,15 +108,13 @@ def _learned(corpus: Corpus, rounds: Rounds, effort: Effort, place: Path) -> np.
     return found
 
 
-def _members(corpus: Corpus, fit: Path) -> dict[str, np.ndarray]:
+def _add_members(corpus: Corpus, fit: Path, found: dict[str, np.ndarray]) -> None:
     """Predicted seconds of all steps by the member of each seed that did not see them."""
-    found: dict[str, np.ndarray] = {}
     for kept in sorted(fit.with_suffix(".parts").glob("*/member-*.safetensors")):
         _, judged, _ = read_kept(kept.with_suffix(""))
         seed = kept.stem.rpartition("-")[2]
         said = found.setdefault(f"{SHIPPED}-{seed}", np.full(len(corpus), np.nan))
         said[judged.row] = judged.predicted_s
-    return found
 
 
 def _baseline(corpus: Corpus, rounds: Rounds, what: str, place: Path) -> np.ndarray:
