@@ -85,6 +85,8 @@ class Policy(Protocol):
     """
 
     name: str
+    asks_lengths: bool
+    """Whether it goes by how long jobs are expected to be."""
 
     def submitted(self, job: Job, site: Site) -> None:
         """A job wants devices."""

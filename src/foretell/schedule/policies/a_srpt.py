@@ -36,6 +36,7 @@ class StrictASrpt:
     """Starts in the order of the virtual machine, never before it is done there."""
 
     name = "a-srpt-strict"
+    asks_lengths = True
 
     def __init__(self, patience: Patience | None = None) -> None:
         self._patience = patience or Patience()
@@ -92,6 +93,7 @@ class ASrpt:
     """Starts early where devices would idle, and lets others pass who harm nobody."""
 
     name = "a-srpt"
+    asks_lengths = True
 
     def __init__(self, patience: Patience | None = None) -> None:
         self._patience = patience or Patience()

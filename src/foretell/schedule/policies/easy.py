@@ -20,6 +20,7 @@ class Easy:
     """Only the first waiting job has a reservation."""
 
     name = "easy"
+    asks_lengths = True
 
     def __init__(self) -> None:
         self._queue = ArrivalQueue()

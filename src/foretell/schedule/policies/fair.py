@@ -12,6 +12,7 @@ class MaxMinFair:
     """Jobs of one user in the order of arrival; nobody is stopped."""
 
     name = "max-min"
+    asks_lengths = False
 
     def __init__(self) -> None:
         self._queues: dict[int, deque[Job]] = {}

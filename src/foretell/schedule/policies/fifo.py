@@ -12,6 +12,7 @@ class Fifo:
     """Strict order of arrival."""
 
     name = "fifo"
+    asks_lengths = False
 
     def __init__(self) -> None:
         self._queue = ArrivalQueue()

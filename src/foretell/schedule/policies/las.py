@@ -21,6 +21,7 @@ class LeastAttained(Preemptive):
     """Needs no prediction."""
 
     name = "las"
+    asks_lengths = False
 
     def __init__(self, classes_device_s: Sequence[float] = _CLASSES_DEVICE_S) -> None:
         super().__init__()

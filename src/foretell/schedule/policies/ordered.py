@@ -13,6 +13,7 @@ class Ordered(ABC):
     """Starts jobs by a key, the least first, and never stops them."""
 
     name: str
+    asks_lengths: bool
     passing: bool
     """Whether jobs behind the first may start when that one does not fit."""
 

@@ -13,6 +13,7 @@ class Preemptive(ABC):
     """The first waiting job takes free devices, or those of jobs it may stop."""
 
     name: str
+    asks_lengths: bool
 
     def __init__(self) -> None:
         self._waiting = SizedQueue()

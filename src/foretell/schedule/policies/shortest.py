@@ -10,6 +10,7 @@ class ShortestJob(Ordered):
     """By predicted length (SPJF)."""
 
     name = "spjf"
+    asks_lengths = True
     passing = False
 
     def key(self, job: Job, site: Site) -> float:
@@ -21,6 +22,7 @@ class SmallestWorkload(Ordered):
     """By predicted length times devices (SPWF)."""
 
     name = "spwf"
+    asks_lengths = True
     passing = False
 
     def key(self, job: Job, site: Site) -> float:

@@ -11,6 +11,7 @@ class ShortestRemaining(Preemptive):
     """Stops the longest first, and only for a job that is much shorter."""
 
     name = "srtf"
+    asks_lengths = True
 
     def __init__(self, much: float = 2.0) -> None:
         super().__init__()

@@ -11,6 +11,7 @@ class ConservingDuration(ShortestJob):
     """By predicted length."""
 
     name = "wcs-duration"
+    asks_lengths = True
     passing = True
 
 
@@ -18,6 +19,7 @@ class ConservingWorkload(SmallestWorkload):
     """By predicted length times devices."""
 
     name = "wcs-workload"
+    asks_lengths = True
     passing = True
 
 
@@ -25,6 +27,7 @@ class ConservingSubmit(Ordered):
     """By arrival."""
 
     name = "wcs-submit"
+    asks_lengths = False
     passing = True
 
     def key(self, job: Job, site: Site) -> float:

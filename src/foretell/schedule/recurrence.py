@@ -1,0 +1,136 @@
+"""What jobs like a new one did before, at every level of likeness: what a forest reads."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from foretell.schedule.trace import NONE, Trace
+
+_REMEMBERED = 64
+"""Lengths that a level remembers one by one."""
+_DAY_S, _WEEK_DAYS = 86_400.0, 7
+_UNKNOWN = -1.0
+Key = tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Past:
+    """Jobs with one key that have ended: logarithms of how long they were."""
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+    latest: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+
+    def add(self, log_length: float) -> None:
+        """One more."""
+        self.count += 1
+        self.total += log_length
+        self.squares += log_length * log_length
+        self.latest.append(log_length)
+
+    @property
+    def mean(self) -> float:
+        """Of the logarithms."""
+        return self.total / self.count
+
+    @property
+    def deviation(self) -> float:
+        """Of the logarithms."""
+        return math.sqrt(max(0.0, self.squares / self.count - self.mean**2))
+
+    @property
+    def median(self) -> float:
+        """Of the latest."""
+        order = sorted(self.latest)
+        return order[len(order) // 2]
+
+    def mean_above(self, log_length: float) -> float | None:
+        """Mean length, not its logarithm, of those of the latest that were longer."""
+        longer = [math.exp(each) for each in self.latest if each > log_length]
+        return sum(longer) / len(longer) if longer else None
+
+
+FEATURES = (
+    "devices",
+    "limit",
+    "hour",
+    "weekday",
+    "level",
+    *(
+        f"{where} {what}"
+        for where in ("closest", "user", "group", "size")
+        for what in ("count", "mean", "median", "last", "deviation")
+    ),
+)
+"""Names of the columns of `Recurrence.features`."""
+
+
+class Recurrence:
+    """The past of a trace's jobs, by keys from the closest to the coarsest."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._past: dict[Key, Past] = {}
+        columns = (trace.user, trace.group, trace.name, trace.devices)
+        self._columns = [array("q", column.tolist()) for column in columns]
+        self._limit_s = trace.limit_s.tolist()
+        self._arrival_s = trace.arrival_s.tolist()
+
+    def keys(self, number: int) -> Sequence[Key]:
+        """Of a job, the closest first; keys of what is not known are left out."""
+        user, group, name, devices = (column[number] for column in self._columns)
+        found: list[Key] = []
+        if name != NONE:
+            found += [(0, user, group, name, devices), (1, user, name), (2, name)]
+        if user != NONE:
+            found += [(3, user, devices), (4, user)]
+        if group != NONE:
+            found += [(5, group, devices), (6, group)]
+        return [*found, (7, devices), (8,)]
+
+    def add(self, number: int, log_length: float) -> None:
+        """A job has ended."""
+        for key in self.keys(number):
+            past = self._past.get(key)
+            if past is None:
+                past = self._past[key] = Past()
+            past.add(log_length)
+
+    def pasts(self, number: int) -> Iterator[Past]:
+        """Jobs like this one that have ended, the most alike first."""
+        for key in self.keys(number):
+            if (past := self._past.get(key)) is not None:
+                yield past
+
+    def features(self, number: int) -> list[float]:
+        """What is known of a job when it is submitted, in the order of FEATURES."""
+        user, group, _, devices = (column[number] for column in self._columns)
+        limit_s, arrival_s = self._limit_s[number], self._arrival_s[number]
+        closest = next(self._at_levels(number), None)
+        found = [
+            math.log(devices),
+            math.log(limit_s) if limit_s < math.inf else _UNKNOWN,
+            arrival_s % _DAY_S / 3600,
+            arrival_s // _DAY_S % _WEEK_DAYS,
+            _UNKNOWN if closest is None else float(closest[0]),
+            *_told(None if closest is None else closest[1]),
+        ]
+        for key in ((4, user), (6, group), (7, devices)):
+            found += _told(self._past.get(key))
+        return found
+
+    def _at_levels(self, number: int) -> Iterator[tuple[int, Past]]:
+        for key in self.keys(number):
+            if (past := self._past.get(key)) is not None:
+                yield key[0], past
+
+
+def _told(past: Past | None) -> tuple[float, ...]:
+    if past is None:
+        return (0.0, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN)
+    return (math.log1p(past.count), past.mean, past.median, past.latest[-1], past.deviation)
