@@ -25,9 +25,13 @@ max-min       2 devices. Two jobs of user 0 run; at 10 s one ends, user 1 has no
               before J2 of user 0: J2 20-30.
 a-srpt-strict 2 devices. Virtual sizes are 5 s and 2 s: done at 7 s and 2 s. J1 2-6, J0 7-17.
 a-srpt        The same: both devices are free, both start. J0 0-10, J1 0-4.
-a-srpt, turn  2 devices. J0 0-10 on one. J1 wants both for 2 s: virtual size 2 s, before J0's rest,
-              so its turn comes at 3 s and both devices are kept for it at 10 s. J2 (3 s) ends in
-              time: J2 4-7. J3 (20 s) would not: J1 10-12, J3 12-32.
+a-srpt, turn  2 devices. J0 0-10 on one. J1 wants both for 2 s; J0 has 9 device-seconds left, more
+              than twice its 4, but has just begun (turns last 300 s). J2 4-7, J3 (20 s) 7-27 pass,
+              as nothing is kept for J1: J1 27-29.
+a-srpt, stop  The same without turns: J1 stops J0: J1 1-3, J0 goes on 3-12, J2 4-7, J3 7-27.
+a-srpt-whole  The same, nobody is stopped: J1's virtual size is 2 s, before J0's rest, so its turn
+              comes at 3 s and both devices are kept for it at 10 s. J2 ends in time: J2 4-7. J3
+              would not: J1 10-12, J3 12-32.
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ import pytest
 
 from foretell.schedule.job import Policy
 from foretell.schedule.policies import policy_named
+from foretell.schedule.policies.a_srpt import ASrpt
 from foretell.schedule.policies.las import LeastAttained
 from foretell.schedule.simulator import Rules
 from tests.schedule.makers import ends_of, play, pool, trace_of
@@ -47,6 +52,7 @@ Jobs = list[tuple[float, int, float]]
 WAITS: Jobs = [(0, 3, 10), (1, 4, 5), (2, 1, 8)]
 SHORT: Jobs = [(0, 1, 10), (1, 2, 1), (2, 1, 3)]
 WIDE: Jobs = [(0, 2, 4), (1, 2, 3), (1, 1, 5)]
+TURN: Jobs = [(0, 1, 10), (1, 2, 2), (4, 1, 3), (5, 1, 20)]
 PAIR: Jobs = [(0, 1, 10), (0, 1, 4)]
 
 
@@ -70,7 +76,9 @@ def ends(policy: Policy, devices: int, jobs: Jobs, restart_s: float = 0.0) -> li
         ("srtf", 1, [(0, 1, 10), (2, 1, 5)], [10, 15]),
         ("a-srpt-strict", 2, PAIR, [17, 6]),
         ("a-srpt", 2, PAIR, [10, 4]),
-        ("a-srpt", 2, [(0, 1, 10), (1, 2, 2), (4, 1, 3), (5, 1, 20)], [10, 12, 7, 32]),
+        ("a-srpt", 2, TURN, [10, 29, 7, 27]),
+        ("a-srpt-whole", 2, PAIR, [10, 4]),
+        ("a-srpt-whole", 2, TURN, [10, 12, 7, 32]),
     ],
 )
 def test_a_schedule_worked_out_by_hand(
@@ -91,6 +99,10 @@ def test_a_restart_costs_what_it_costs() -> None:
 
 def test_least_attained_service_turns_at_its_limit() -> None:
     assert ends(LeastAttained([5.0]), 1, [(0, 1, 10), (2, 1, 3)]) == [13, 8]
+
+
+def test_a_srpt_stops_what_has_much_more_left() -> None:
+    assert ends(ASrpt(least_turn_s=0.0), 2, TURN) == [12, 3, 7, 27]
 
 
 def test_max_min_serves_the_user_with_fewest_devices() -> None:

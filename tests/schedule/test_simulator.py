@@ -16,7 +16,8 @@ from foretell.schedule.history import History
 from foretell.schedule.job import Policy
 from foretell.schedule.pace import pace_of
 from foretell.schedule.placement import Placement
-from foretell.schedule.policies.a_srpt import ASrpt, StrictASrpt
+from foretell.schedule.policies.a_srpt import ASrpt
+from foretell.schedule.policies.a_srpt_strict import StrictASrpt
 from foretell.schedule.policies.fifo import Fifo
 from foretell.schedule.simulator import Outage, Rules, Simulation
 from foretell.schedule.sizes import Oracle

@@ -9,6 +9,7 @@ import numpy as np
 
 from foretell.graph.graph import Floats
 from foretell.schedule.forest import Forest, Guess
+from foretell.schedule.gittins import left_s
 from foretell.schedule.job import Job
 from foretell.schedule.recurrence import FEATURES, Recurrence
 from foretell.schedule.trace import Trace
@@ -20,8 +21,6 @@ _GROWTH = 1.4
 _MOST_ROWS = 20_000
 """Of the latest jobs that a forest is fitted to."""
 _NO_IDEA_S, _NO_IDEA_SPREAD = 3600.0, 2.0
-_OUTGROWN = 2.0
-"""By which a job is expected to be longer than it was so far, if none like it ever was."""
 
 
 class Learned:
@@ -39,6 +38,7 @@ class Learned:
         self._seed = seed
         self._asked: dict[int, list[float]] = {}
         """What was known of jobs that have not ended."""
+        self._said: dict[int, Guess] = {}
         self._rows = array("d")
         self._targets = array("d")
         self._forest: Forest | None = None
@@ -54,8 +54,14 @@ class Learned:
         return math.exp(guess.mean + deviations * guess.deviation) * self._iteration_s[job.number]
 
     def guess(self, job: Job) -> Guess:
-        """The logarithm of the iterations of a job just submitted."""
+        """The logarithm of the iterations of a job, as it was when it was submitted."""
         number = job.number
+        if number in self._said:
+            return self._said[number]
+        guess = self._said[number] = self._new_guess(number)
+        return guess
+
+    def _new_guess(self, number: int) -> Guess:
         features = self._asked.get(number)
         if features is None:
             features = self._asked[number] = self._past.features(number)
@@ -67,19 +73,17 @@ class Learned:
         said_s = min(self._limit_s[number], _NO_IDEA_S)
         return Guess(math.log(said_s / self._iteration_s[number]), _NO_IDEA_SPREAD)
 
-    def outgrown(self, job: Job) -> float:
-        """The mean of jobs like it that were longer than it is now."""
-        each_s = self._iteration_s[job.number]
-        done = math.log(max(job.done_s, 1e-9) / each_s)
-        for past in self._past.pasts(job.number):
-            if (mean := past.mean_above(done)) is not None:
-                return max(mean * each_s, job.done_s * (1 + 1e-9))
-        return _OUTGROWN * job.done_s
+    def left_s(self, job: Job) -> float:
+        """By the Gittins index of what is known of its length."""
+        guess = self.guess(job)
+        median_s = math.exp(guess.mean) * self._iteration_s[job.number]
+        return left_s(median_s, guess.deviation, job.done_s)
 
     def learn(self, job: Job, took_s: float) -> None:
         """One more job that ended; now and then, a new forest."""
         log_length = math.log(took_s / self._iteration_s[job.number])
         self._rows.extend(self._asked.pop(job.number))
+        self._said.pop(job.number, None)
         self._targets.append(log_length)
         self._past.add(job.number, log_length)
         if len(self._targets) >= self._next_fit:

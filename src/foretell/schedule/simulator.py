@@ -153,9 +153,7 @@ class Simulation:
         run = self._runs.get(job.number)
         if run is not None:
             self._advance(run)
-        if job.done_s >= job.predicted_s:
-            job.predicted_s = self._sizes.outgrown(job)
-        return job.predicted_s - job.done_s
+        return self._sizes.left_s(job)
 
     # What happens.
 

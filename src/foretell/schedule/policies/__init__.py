@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 
 from foretell.errors import UnknownNameError
 from foretell.schedule.job import Policy
-from foretell.schedule.policies.a_srpt import ASrpt, StrictASrpt
+from foretell.schedule.policies.a_srpt import ASrpt
+from foretell.schedule.policies.a_srpt_strict import StrictASrpt
+from foretell.schedule.policies.a_srpt_whole import WholeASrpt
 from foretell.schedule.policies.easy import Easy
 from foretell.schedule.policies.fair import MaxMinFair
 from foretell.schedule.policies.fifo import Fifo
@@ -23,6 +25,7 @@ POLICIES: Mapping[str, Callable[[], Policy]] = {
     policy.name: policy
     for policy in (
         ASrpt,
+        WholeASrpt,
         StrictASrpt,
         Fifo,
         Easy,

@@ -1,151 +1,131 @@
-"""A-SRPT: the order of a virtual single machine under SRPT guides who starts on the real cluster.
+"""A-SRPT on a cluster that can stop jobs: the default.
 
-The strict form starts jobs only after they were done on the virtual machine, in that order: that
-buys the bound of docs/scheduling.md. The default starts early: whoever is first by the virtual
-machine among those that fit, except that devices are kept for the first job whose virtual turn has
-come, so that nobody passes it who would make it wait.
+The single machine of the paper would work on the job with least work left, devices times time. Here
+the cluster itself is that machine, and what is left is what the forecast's distribution says it is
+worth (see gittins.py). The oldest jobs are served in any case.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
-from foretell.schedule.job import Job, Offer, Site
+from foretell.schedule.elders import Elders
+from foretell.schedule.job import Job, Site
 from foretell.schedule.queues import SizedQueue
-from foretell.schedule.reservation import ExpectedEnds
-from foretell.schedule.virtual import VirtualMachine
+from foretell.schedule.working import Working
 
-
-@dataclass(frozen=True, kw_only=True)
-class Patience:
-    """How long a job waits for servers where its iterations are short."""
-
-    stretch: float = 1.25
-    """Up to which it starts at once."""
-    share: float = 0.1
-    """Of its predicted length that it waits otherwise."""
-
-    def until_s(self, job: Job, offer: Offer, since_s: float) -> float:
-        """When it starts anyway; `since_s` is when it could have."""
-        return since_s if offer.stretch <= self.stretch else since_s + self.share * job.predicted_s
-
-
-class StrictASrpt:
-    """Starts in the order of the virtual machine, never before it is done there."""
-
-    name = "a-srpt-strict"
-    asks_lengths = True
-
-    def __init__(self, patience: Patience | None = None) -> None:
-        self._patience = patience or Patience()
-        self._virtual = VirtualMachine()
-        self._jobs: dict[int, Job] = {}
-        self._queue: deque[Job] = deque()
-        self._queued: set[int] = set()
-        self._could_s: float | None = None
-        """Since when the first job could have started."""
-
-    def submitted(self, job: Job, site: Site) -> None:
-        """To the virtual machine; one that comes back has been there, and goes first."""
-        if job.number in self._jobs:
-            self._queue.appendleft(job)
-            self._queued.add(job.number)
-            return
-        self._jobs[job.number] = job
-        size_s = job.devices * job.predicted_s / site.devices
-        self._enter(self._virtual.add(job.number, size_s, site.now_s))
-
-    def ended(self, job: Job, site: Site) -> None:
-        """It is forgotten."""
-        del self._jobs[job.number]
-        if job.number in self._queued:
-            self._queued.remove(job.number)
-            self._queue.remove(job)
-
-    def decide(self, site: Site) -> float:
-        """Start from the head while there is room that is good enough."""
-        self._enter(self._virtual.advance(site.now_s))
-        while self._queue and self._queue[0].devices <= site.free_devices:
-            job = self._queue[0]
-            offer = site.offer(job)
-            if offer is None:
-                break
-            if self._could_s is None:
-                self._could_s = site.now_s
-            until_s = self._patience.until_s(job, offer, self._could_s)
-            if until_s > site.now_s:
-                return min(until_s, self._virtual.next_s())
-            self._queue.popleft()
-            self._queued.remove(job.number)
-            site.start(job, offer)
-            self._could_s = None
-        return self._virtual.next_s()
-
-    def _enter(self, numbers: list[int]) -> None:
-        left = [n for n in numbers if n in self._jobs]
-        self._queue.extend(self._jobs[n] for n in left)
-        self._queued.update(left)
+_TRIED = 8
+"""Waiting jobs that may look for others to stop before only free devices count."""
 
 
 class ASrpt:
-    """Starts early where devices would idle, and lets others pass who harm nobody."""
+    """Works on what is nearest to its end, as the single machine would, at the price of restarts.
+
+    A waiting job stops running ones that have much more work left. The oldest jobs are owed a share
+    of all device-time and insist on it, so whatever is predicted, nobody waits for ever.
+    """
 
     name = "a-srpt"
     asks_lengths = True
 
-    def __init__(self, patience: Patience | None = None) -> None:
-        self._patience = patience or Patience()
-        self._virtual = VirtualMachine()
+    def __init__(
+        self, much: float = 2.0, share_of_oldest: float = 0.05, least_turn_s: float = 300.0
+    ) -> None:
+        self._much = much
+        """How many times as much work a job must have left as one that stops it."""
+        self._least_turn_s = least_turn_s
+        """How long a job runs before anybody but the oldest stops it."""
         self._waiting = SizedQueue()
-        self._due = SizedQueue()
-        """Those among them whose virtual turn has come, in that order."""
-        self._jobs: dict[int, Job] = {}
-        self._turns = 0
-        self._ends = ExpectedEnds()
+        self._working = Working()
+        self._elders = Elders(share_of_oldest)
+        self._known: set[int] = set()
+        self._turn_s: dict[int, float] = {}
+        """When each job was given its devices."""
 
     def submitted(self, job: Job, site: Site) -> None:
-        """To the virtual machine and to the queue."""
-        size_s = job.devices * (job.predicted_s - job.done_s) / site.devices
-        if job.number in self._jobs:
-            self._ends.ended(job)
+        """To the queue; one that comes back keeps its age."""
+        if job.number in self._known:
+            self._let_go(job)
         else:
-            self._jobs[job.number] = job
-            self._turn(self._virtual.add(job.number, size_s, site.now_s))
-        self._waiting.add(job, 1.0, size_s)
+            self._known.add(job.number)
+            self._elders.submitted(job)
+        self._wait(job, site)
 
     def ended(self, job: Job, site: Site) -> None:
         """It is forgotten."""
-        del self._jobs[job.number]
-        self._ends.ended(job)
+        self._known.remove(job.number)
+        self._let_go(job)
+        self._elders.ended(job)
         self._waiting.remove(job)
-        self._due.remove(job)
+        self._turn_s.pop(job.number, None)
 
     def decide(self, site: Site) -> float:
-        """Start whoever is first and fits, around what is kept for the first whose turn it is."""
-        self._turn(self._virtual.advance(site.now_s))
-        kept = None
-        while True:
-            first = self._due.first() if kept is None else None
-            if first is not None and first.devices > site.free_devices:
-                kept = self._ends.reserve(first, site)
-            job = self._waiting.first(site.free_devices)
-            if job is None:
-                break
-            offer = site.offer(job)
-            if offer is None or (kept and not kept.leaves_room_for(job, offer, site)):
-                break
-            self._waiting.remove(job)
-            self._due.remove(job)
-            site.start(job, offer)
-            self._ends.started(job, offer, site)
-        return self._virtual.next_s() if len(self._waiting) else math.inf
+        """The oldest if they insist, then whoever has least work left."""
+        again_s = self._working.look_again(site)
+        if self._elders.advance(site.now_s, site.devices, self._working):
+            for job in self._elders:
+                if job in self._waiting and self._has_room(job, site, old=True):
+                    self._start(job, site)
+        blocked: list[Job] = []
+        while (job := self._waiting.first(self._most_devices(blocked, site))) is not None:
+            if not self._has_room(job, site) or not self._start(job, site):
+                self._waiting.remove(job)
+                blocked.append(job)
+        for job in blocked:
+            self._wait(job, site)
+        if not len(self._waiting):
+            return math.inf
+        return min(again_s, self._elders.insist_at_s(site.devices))
 
-    def _turn(self, numbers: list[int]) -> None:
-        for number in numbers:
-            self._turns += 1
-            job = self._jobs.get(number)
-            if job is not None and job in self._waiting:
-                self._waiting.add(job, 0.0, self._turns)
-                self._due.add(job, self._turns)
+    def _most_devices(self, blocked: Sequence[Job], site: Site) -> float:
+        """How many a job may need to be tried: after some were blocked, those that are free."""
+        return math.inf if len(blocked) < _TRIED else site.free_devices
+
+    def _wait(self, job: Job, site: Site) -> None:
+        self._waiting.add(job, site.remaining_s(job) * job.devices)
+
+    def _start(self, job: Job, site: Site) -> bool:
+        offer = site.offer(job)
+        if offer is None:
+            return False
+        self._waiting.remove(job)
+        site.start(job, offer)
+        self._working.started(job, offer, site)
+        self._elders.started(job)
+        self._turn_s[job.number] = site.now_s
+        return True
+
+    def _let_go(self, job: Job) -> None:
+        if job in self._working:
+            self._working.stopped(job)
+            self._elders.stopped(job)
+
+    def _has_room(self, job: Job, site: Site, *, old: bool = False) -> bool:
+        """Whether there is room, stopping as many as needed if that is enough."""
+        free, stopped = site.free_devices, []
+        if free >= job.devices:
+            return True
+        for victim in self._victims(job, site, old=old):
+            free += victim.devices
+            stopped.append(victim)
+            if free >= job.devices:
+                break
+        else:
+            return False
+        for victim in stopped:
+            site.stop(victim)
+            self._let_go(victim)
+            self._wait(victim, site)
+        return True
+
+    def _victims(self, job: Job, site: Site, *, old: bool) -> Iterator[Job]:
+        """Running jobs that it may stop, those with most work left first."""
+        least = 0.0 if old else self._much * site.remaining_s(job) * job.devices
+        began_s = math.inf if old else site.now_s - self._least_turn_s
+        for left, victim in self._working.most_left_first(site.now_s):
+            if left < least:
+                return
+            if victim.preemptible and not self._elders.protects(victim):
+                if self._turn_s[victim.number] <= began_s:
+                    yield victim
