@@ -18,6 +18,7 @@ from foretell.cli.fit import fit
 from foretell.cli.measure import measure
 from foretell.cli.models import models
 from foretell.cli.predict import predict
+from foretell.cli.simulate import simulate
 from foretell.cli.streams import discard_output, make_printable
 from foretell.cli.switches import SwitchCommand
 from foretell.cli.usage import usage_sentence
@@ -45,6 +46,7 @@ app.command()(calibrate)
 app.command()(fit)
 app.command()(adapt)
 app.command()(benchmark)
+app.command()(simulate)
 app.add_typer(data, name="data")
 
 

@@ -8,6 +8,7 @@ from foretell.schedule.job import Job
 
 _TURN_S = 600.0
 """For how long there must be device-time before the oldest insist on it again."""
+_SOON_S = 1.0
 _SAVED_S = 3600.0
 """For how long device-time that they did not need is saved."""
 
@@ -81,7 +82,7 @@ class Elders:
         gained = self._share * devices - self._running
         if self._insist or not self._old or gained <= 0:
             return float("inf")
-        return self._at_s + (_TURN_S * self._held - self._owed_device_s) / gained
+        return self._at_s + max(_SOON_S, (_TURN_S * self._held - self._owed_device_s) / gained)
 
     def _grow(self, paid: float, running: Container[Job]) -> None:
         while self._others and paid:

@@ -1,9 +1,9 @@
 """How soon a job of uncertain length is worth working on: the Gittins index of a log-normal length.
 
 Of a job that has run for some time, the index is the best ratio, over all ends of a turn, of the
-chance that it is done by then and the time that the turn is expected to take. Its inverse is a time:
-what is left of a job of known length, more or less where a length is uncertain. To serve the least
-of these first has the least mean completion time on one machine, whatever the distributions.
+chance that it is done by then and the time that the turn is expected to take. Its inverse is a
+time: what is left of a job of known length, more or less where a length is uncertain. To serve the
+least of these first has the least mean completion time on one machine, whatever the distributions.
 """
 
 from __future__ import annotations
@@ -15,50 +15,52 @@ import numpy as np
 
 from foretell.graph.graph import Floats
 
-_SIGMAS = np.linspace(0.0, 4.0, 41)
-_LOG_AGES = np.linspace(-8.0, 12.0, 201)
-_LEAST_SIGMA = 0.02
+_SIGMA_STEP, _SIGMAS = 0.05, 80
+_Z_STEP, _Z_MOST = 0.05, 8.0
+"""Ages are looked at up to so many deviations from the median, either way."""
+_AGES = round(2 * _Z_MOST / _Z_STEP) + 1
 
 
 def left_s(median_s: float, sigma: float, done_s: float) -> float:
     """The inverse of the index; `sigma` is the deviation of the logarithm of the length."""
-    table, steps_s, steps_a = _table(), 40 / 4.0, 200 / 20.0
-    at_s = min(max(sigma, 0.0), 4.0) * steps_s
-    log_age = math.log(done_s / median_s) if done_s > 0 else -8.0
-    at_a = (min(max(log_age, -8.0), 12.0) + 8.0) * steps_a
-    i, j = min(int(at_s), 39), min(int(at_a), 199)
-    x, y = at_s - i, at_a - j
-    low, high = table[i], table[i + 1]
-    log_left = (1 - x) * ((1 - y) * low[j] + y * low[j + 1]) + x * (
-        (1 - y) * high[j] + y * high[j + 1]
-    )
-    return median_s * math.exp(log_left) * (done_s / median_s if log_age > 12.0 else 1.0)
+    at = min(max(sigma / _SIGMA_STEP, 1.0), float(_SIGMAS))
+    low = min(int(at), _SIGMAS - 1)
+    share = at - low
+    age = done_s / median_s
+    return median_s * ((1 - share) * _left(low, age) + share * _left(low + 1, age))
+
+
+def _left(step: int, age: float) -> float:
+    """At an age, both in medians; beyond the table, what is left grows with the age."""
+    new, row = _table()[step - 1]
+    sigma = step * _SIGMA_STEP
+    z = math.log(age) / sigma if age > 0 else -math.inf
+    if z <= -_Z_MOST:
+        return new - age
+    if z >= _Z_MOST:
+        return row[-1] * math.exp((z - _Z_MOST) * sigma)
+    at = (z + _Z_MOST) / _Z_STEP
+    below = min(int(at), _AGES - 2)
+    return row[below] + (at - below) * (row[below + 1] - row[below])
 
 
 @cache
-def _table() -> list[list[float]]:
-    """Logarithms of the inverse index in medians, by sigma and the logarithm of the age."""
-    return [
-        [math.log(_inverse(max(s, _LEAST_SIGMA), math.exp(a))) for a in _LOG_AGES] for s in _SIGMAS
-    ]
+def _table() -> list[tuple[float, list[float]]]:
+    """By sigma, from one step on: of a new job, and of others by age in deviations."""
+    z = np.linspace(-_Z_MOST, _Z_MOST, _AGES)
+    survives = np.array([math.erfc(each / math.sqrt(2)) / 2 for each in z])
+    return [_of_sigma(z, survives, (n + 1) * _SIGMA_STEP) for n in range(_SIGMAS)]
 
 
-def _inverse(sigma: float, age: float) -> float:
-    """At an age, both in medians."""
-    # Ends of the turn: up to where hardly anything is left of the distribution.
-    from scipy.stats import norm
-
-    z = math.log(age) / sigma
-    zs = np.unique(np.concatenate([np.linspace(max(z, -8.0), max(z, -8.0) + 12.0, 600)]))
-    left = norm.sf(zs)
-    base = norm.sf(max(z, -8.0)) if z > -8 else 1.0
-    if base < 1e-300:
-        return max(age / max(z / sigma, 1.0), 1e-12)
-    x = np.exp(sigma * zs)
-    alive = left / base
-    spent = np.concatenate([[0.0], np.cumsum(np.diff(x) * (alive[1:] + alive[:-1]) / 2)]) + max(
-        0.0, x[0] - age
-    )
-    done = 1 - alive
-    ok = done > 1e-9
-    return float(np.min(spent[ok] / done[ok]))
+def _of_sigma(z: Floats, survives: Floats, sigma: float) -> tuple[float, list[float]]:
+    """Of every age, the least expected time per chance to be done, over all later ends."""
+    length = np.exp(sigma * z)
+    turn = np.diff(length) * (survives[1:] + survives[:-1]) / 2
+    spent = length[0] + np.concatenate([[0.0], np.cumsum(turn)])
+    new = float((spent[1:] / (1 - survives[1:])).min())
+    time = spent[None, :] - spent[:-1, None]
+    chance = survives[:-1, None] - survives[None, :]
+    later = np.triu(np.ones_like(time, dtype=np.bool_), 1)
+    least = np.where(later, time, np.inf) / np.where(later, chance, 1.0)
+    found = least.min(1).tolist()
+    return new, [*found, found[-1] * float(length[-1] / length[-2])]

@@ -31,7 +31,7 @@ class Learned:
     """
 
     def __init__(self, trace: Trace, iteration_s: Floats, seed: int = 0) -> None:
-        self._iteration_s = iteration_s.tolist()
+        self._iteration_s: list[float] = iteration_s.tolist()
         """Of every job."""
         self._past = Recurrence(trace)
         self._limit_s = trace.limit_s.tolist()

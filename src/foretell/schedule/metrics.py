@@ -50,7 +50,7 @@ def outcome_of(trace: Trace, history: History, needed_s: Floats) -> Outcome:
     took_s = np.frombuffer(history.run_end_s) - np.frombuffer(history.run_start_s)
     end_s = np.full(count, np.nan)
     end_s[np.frombuffer(history.end_job, dtype=np.int64)] = np.frombuffer(history.end_s)
-    held_s = np.bincount(job, took_s, count)
+    held_s: Floats = np.bincount(job, took_s, count).astype(np.float64)
     jct_s = end_s - trace.arrival_s
     return Outcome(
         jct_s=jct_s,

@@ -1,8 +1,8 @@
-"""One trace under one policy: what is known, where jobs go, what holds on the site, what came out."""
+"""One trace under one policy: what is known, where jobs go, and what came out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ _LAST = 2
 class Setup:
     """What all policies of a comparison have in common."""
 
-    pools: Sequence[PoolSpec]
+    pools: tuple[PoolSpec, ...]
     placement: str = "heavy-edge"
     lengths: str = "forest"
     rules: Rules = field(default_factory=Rules)

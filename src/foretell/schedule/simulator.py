@@ -39,7 +39,7 @@ class Rules:
     """How often it saves its state by itself; what came after is lost when a server fails."""
     contention: bool = False
     """Whether jobs that span servers slow each other down at the ports."""
-    outages: Sequence[Outage] = ()
+    outages: tuple[Outage, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.restart_s < math.inf:

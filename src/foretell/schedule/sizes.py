@@ -19,8 +19,9 @@ _NO_IDEA_S = 3600.0
 class Sizes(Protocol):
     """Says how long jobs are, and learns from those that ended.
 
-    Times are in seconds on the fewest servers of the best pool. A site asks for a job's length once,
-    in the order of arrival, and tells of every end as it happens: nothing is known of the future.
+    Times are in seconds on the fewest servers of the best pool. A site asks for a job's length
+    once, in the order of arrival, and tells of every end as it happens: nothing is known of the
+    future.
     """
 
     def predicted_s(self, job: Job) -> float:
@@ -37,7 +38,7 @@ class Oracle:
     """Knows how long each job is."""
 
     def __init__(self, true_s: Floats) -> None:
-        self._true_s = true_s.tolist()
+        self._true_s: list[float] = true_s.tolist()
 
     def predicted_s(self, job: Job) -> float:
         """The truth."""
@@ -80,7 +81,7 @@ class Doubling(ABC):
             job.predicted_s = 2 * job.done_s
         return job.predicted_s - job.done_s
 
-    def learn(self, job: Job, took_s: float) -> None:
+    def learn(self, job: Job, took_s: float) -> None:  # noqa: B027
         """Nothing, unless it learns."""
 
 

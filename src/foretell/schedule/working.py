@@ -27,8 +27,8 @@ class Working:
         self._again: list[tuple[float, int]] = []
         """When to look at which job again."""
 
-    def __contains__(self, job: Job) -> bool:
-        return job.number in self._running
+    def __contains__(self, job: object) -> bool:
+        return isinstance(job, Job) and job.number in self._running
 
     def started(self, job: Job, offer: Offer, site: Site) -> None:
         """A job was given devices."""

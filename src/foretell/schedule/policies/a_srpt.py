@@ -68,12 +68,12 @@ class ASrpt:
                 if job in self._waiting and self._has_room(job, site, old=True):
                     self._start(job, site)
         blocked: list[Job] = []
-        while (job := self._waiting.first(self._most_devices(blocked, site))) is not None:
-            if not self._has_room(job, site) or not self._start(job, site):
-                self._waiting.remove(job)
-                blocked.append(job)
-        for job in blocked:
-            self._wait(job, site)
+        while first := self._waiting.first(self._most_devices(blocked, site)):
+            if not self._has_room(first, site) or not self._start(first, site):
+                self._waiting.remove(first)
+                blocked.append(first)
+        for each in blocked:
+            self._wait(each, site)
         if not len(self._waiting):
             return math.inf
         return min(again_s, self._elders.insist_at_s(site.devices))
@@ -126,6 +126,6 @@ class ASrpt:
         for left, victim in self._working.most_left_first(site.now_s):
             if left < least:
                 return
-            if victim.preemptible and not self._elders.protects(victim):
-                if self._turn_s[victim.number] <= began_s:
-                    yield victim
+            long_enough = self._turn_s[victim.number] <= began_s
+            if victim.preemptible and long_enough and not self._elders.protects(victim):
+                yield victim
