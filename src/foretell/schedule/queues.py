@@ -46,28 +46,30 @@ class SizedQueue:
 
 
 class ArrivalQueue:
-    """Jobs in the order of arrival; those that come back go where they were."""
+    """Jobs in the order of arrival, also of those alone that need few devices."""
 
     def __init__(self) -> None:
-        self._jobs: dict[int, Job] = {}
-
-    def __len__(self) -> int:
-        return len(self._jobs)
-
-    def __iter__(self) -> Iterator[Job]:
-        return iter(self._jobs.values())
+        self._sizes: dict[int, dict[int, Job]] = {}
+        """Devices -> number -> job, in the order of numbers."""
 
     def add(self, job: Job) -> None:
-        """To its place."""
-        comes_back = bool(self._jobs) and job.number < next(reversed(self._jobs))
-        self._jobs[job.number] = job
+        """To its place; jobs that come back go where they were."""
+        mine = self._sizes.setdefault(job.devices, {})
+        comes_back = bool(mine) and job.number < next(reversed(mine))
+        mine[job.number] = job
         if comes_back:
-            self._jobs = dict(sorted(self._jobs.items()))
+            self._sizes[job.devices] = dict(sorted(mine.items()))
 
     def remove(self, job: Job) -> None:
         """Whether or not it is there."""
-        self._jobs.pop(job.number, None)
+        self._sizes.get(job.devices, {}).pop(job.number, None)
 
     def first(self) -> Job | None:
         """Who came first."""
-        return next(iter(self._jobs.values()), None)
+        heads = [next(iter(mine.values())) for mine in self._sizes.values() if mine]
+        return min(heads, key=lambda job: job.number, default=None)
+
+    def fitting(self, devices: int) -> Iterator[Job]:
+        """Who needs no more than so many, in order; the queue must not change meanwhile."""
+        sizes = [mine.values() for n, mine in self._sizes.items() if n <= devices]
+        return heapq.merge(*sizes, key=lambda job: job.number)

@@ -54,20 +54,20 @@ class Working:
             heapq.heappop(self._again)
         return self._again[0][0] if self._again else float("inf")
 
-    def most_left_first(self, now_s: float) -> Iterator[tuple[float, Job]]:
-        """Device-seconds left, and whose, the most first."""
-        heads = [
-            (-devices * (ends[-1][0] - now_s), devices, len(ends) - 1)
-            for devices, ends in self._ends.items()
-            if ends
-        ]
+    def most_left_first(self, now_s: float, *, as_work: bool = True) -> Iterator[tuple[float, Job]]:
+        """Device-seconds left, or seconds, and whose, the most first."""
+
+        def head(devices: int, at: int) -> tuple[float, int, int]:
+            left_s = self._ends[devices][at][0] - now_s
+            return -left_s * (devices if as_work else 1), devices, at
+
+        heads = [head(devices, len(ends) - 1) for devices, ends in self._ends.items() if ends]
         heapq.heapify(heads)
         while heads:
             left, devices, at = heads[0]
-            ends = self._ends[devices]
-            yield -left, self._running[ends[at][1]][1]
+            yield -left, self._running[self._ends[devices][at][1]][1]
             if at:
-                heapq.heapreplace(heads, (-devices * (ends[at - 1][0] - now_s), devices, at - 1))
+                heapq.heapreplace(heads, head(devices, at - 1))
             else:
                 heapq.heappop(heads)
 

@@ -47,8 +47,8 @@ class Easy:
     def _fill(self, first: Job, site: Site) -> None:
         """Start jobs behind the first that end before it can start, or use what it leaves."""
         kept = self._ends.reserve(first, site)
-        behind = list(itertools.islice(self._queue, 1, 1 + _LOOKS_AT))
-        for job in behind:
+        behind = itertools.islice(self._queue.fitting(site.free_devices), _LOOKS_AT)
+        for job in [job for job in behind if job is not first]:
             offer = site.offer(job) if job.devices <= site.free_devices else None
             if offer is None:
                 continue

@@ -6,10 +6,11 @@ of a lower class, so that two equal jobs do not take turns for ever.
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from foretell.schedule.job import Job, Running, Site
+from foretell.schedule.job import Job, Offer, Site
 from foretell.schedule.policies.preemptive import Preemptive
 from foretell.schedule.queues import Key
 
@@ -25,40 +26,56 @@ class LeastAttained(Preemptive):
 
     def __init__(self, classes_device_s: Sequence[float] = _CLASSES_DEVICE_S) -> None:
         super().__init__()
-        self._classes = tuple(classes_device_s)
+        self._limits = (*classes_device_s, math.inf)
+        self._classes: list[dict[int, Job]] = [{} for _ in self._limits]
+        """Who runs, by class."""
+        self._started: dict[int, tuple[int, float]] = {}
+        """Class and start of those that run."""
+        self._leave: list[tuple[float, int]] = []
+        """When who leaves a class."""
 
     def key(self, job: Job, site: Site) -> Key:
         """Its class, and when it came."""
         return (self._class(job.served_s), job.arrival_s)
 
-    def victims(self, job: Job, site: Site) -> list[Job]:
+    def victims(self, job: Job, site: Site) -> Iterator[Job]:
         """Those of higher classes, the highest and latest first."""
         mine = self._class(job.served_s)
-        found = [
-            (-self._class(_served(run, site)), -run.job.number, run.job)
-            for run in site.running()
-            if run.job.preemptible and self._class(_served(run, site)) > mine
-        ]
-        return [higher for _, _, higher in sorted(found, key=lambda each: each[:2])]
+        for higher in range(len(self._limits) - 1, mine, -1):
+            for number in sorted(self._classes[higher], reverse=True):
+                if self._classes[higher][number].preemptible:
+                    yield self._classes[higher][number]
 
-    def decide(self, site: Site) -> float:
-        """As all of this kind; again when a running job leaves its class while others wait."""
-        super().decide(site)
-        if not len(self._waiting):
-            return math.inf
-        soonest_s = math.inf
-        for run in site.running():
-            served = _served(run, site)
-            ahead = [limit - served for limit in self._classes if limit > served]
-            if ahead:
-                wait_s = max(min(ahead) / run.job.devices, _SOON_S)
-                soonest_s = min(soonest_s, site.now_s + wait_s)
-        return soonest_s
+    def started(self, job: Job, offer: Offer, site: Site) -> None:
+        """To its class, until it leaves it."""
+        self._file(job, site.now_s, site.now_s)
+
+    def stopped(self, job: Job) -> None:
+        """From its class."""
+        known = self._started.pop(job.number, None)
+        if known is not None:
+            del self._classes[known[0]][job.number]
+
+    def learn(self, site: Site) -> float:
+        """Who has left a class; when the next will."""
+        while self._leave and self._leave[0][0] <= site.now_s:
+            _, number = heapq.heappop(self._leave)
+            known = self._started.get(number)
+            if known is not None:
+                class_, started_s = known
+                self._file(self._classes[class_].pop(number), started_s, site.now_s)
+        while self._leave and self._leave[0][1] not in self._started:
+            heapq.heappop(self._leave)
+        return self._leave[0][0] if self._leave else math.inf
+
+    def _file(self, job: Job, started_s: float, now_s: float) -> None:
+        served = job.served_s + (now_s - started_s) * job.devices
+        class_ = self._class(served)
+        self._classes[class_][job.number] = job
+        self._started[job.number] = (class_, started_s)
+        ahead = self._limits[class_] - served
+        if ahead < math.inf:
+            heapq.heappush(self._leave, (now_s + max(ahead / job.devices, _SOON_S), job.number))
 
     def _class(self, served: float) -> int:
-        return sum(served >= limit for limit in self._classes)
-
-
-def _served(run: Running, site: Site) -> float:
-    """Device-seconds of a running job until now."""
-    return run.job.served_s + (site.now_s - run.started_s) * run.job.devices
+        return sum(served >= limit for limit in self._limits[:-1])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 
-from foretell.schedule.job import Job, Site
+from foretell.schedule.job import Job, Offer, Site
 from foretell.schedule.queues import Key, SizedQueue
 
 
@@ -23,19 +24,34 @@ class Preemptive(ABC):
         """The place of a job among those that wait."""
 
     @abstractmethod
-    def victims(self, job: Job, site: Site) -> list[Job]:
+    def victims(self, job: Job, site: Site) -> Iterator[Job]:
         """Running jobs that it may stop, the first to go first."""
+
+    @abstractmethod
+    def started(self, job: Job, offer: Offer, site: Site) -> None:
+        """A job was given devices."""
+
+    @abstractmethod
+    def stopped(self, job: Job) -> None:
+        """A job has no devices any more, whether or not it had any."""
+
+    @abstractmethod
+    def learn(self, site: Site) -> float:
+        """How those do that run; when to look again."""
 
     def submitted(self, job: Job, site: Site) -> None:
         """To its place."""
+        self.stopped(job)
         self._waiting.add(job, *self.key(job, site))
 
     def ended(self, job: Job, site: Site) -> None:
         """It waits no more."""
+        self.stopped(job)
         self._waiting.remove(job)
 
     def decide(self, site: Site) -> float:
         """Start the first, on devices of others if it may; who cannot start lets others pass."""
+        again_s = self.learn(site)
         blocked: list[Job] = []
         while (job := self._waiting.first()) is not None:
             if job.devices > site.free_devices and not self._make_room(job, site):
@@ -50,9 +66,10 @@ class Preemptive(ABC):
                 blocked.append(job)
             else:
                 site.start(job, offer)
+                self.started(job, offer, site)
         for job in blocked:
             self._waiting.add(job, *self.key(job, site))
-        return math.inf
+        return again_s if len(self._waiting) else math.inf
 
     def _make_room(self, job: Job, site: Site) -> bool:
         """Stop as many as needed, if that is enough."""
@@ -66,5 +83,6 @@ class Preemptive(ABC):
             return False
         for victim in stopped:
             site.stop(victim)
+            self.stopped(victim)
             self._waiting.add(victim, *self.key(victim, site))
         return True

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from foretell.schedule.job import Job, Site
+from collections.abc import Iterator
+
+from foretell.schedule.job import Job, Offer, Site
 from foretell.schedule.policies.preemptive import Preemptive
 from foretell.schedule.queues import Key
+from foretell.schedule.working import Working
 
 
 class ShortestRemaining(Preemptive):
@@ -17,17 +20,29 @@ class ShortestRemaining(Preemptive):
         super().__init__()
         self._much = much
         """How many times as long a job must have left as one that stops it."""
+        self._working = Working()
 
     def key(self, job: Job, site: Site) -> Key:
         """What is expected to be left of it."""
         return (site.remaining_s(job),)
 
-    def victims(self, job: Job, site: Site) -> list[Job]:
+    def victims(self, job: Job, site: Site) -> Iterator[Job]:
         """Those with much more left, the longest first."""
         least_s = self._much * site.remaining_s(job)
-        found = [
-            (-site.remaining_s(run.job), run.job.number, run.job)
-            for run in site.running()
-            if run.job.preemptible and site.remaining_s(run.job) > least_s
-        ]
-        return [longer for _, _, longer in sorted(found, key=lambda each: each[:2])]
+        for left_s, longer in self._working.most_left_first(site.now_s, as_work=False):
+            if left_s <= least_s:
+                return
+            if longer.preemptible:
+                yield longer
+
+    def started(self, job: Job, offer: Offer, site: Site) -> None:
+        """To those that run."""
+        self._working.started(job, offer, site)
+
+    def stopped(self, job: Job) -> None:
+        """From those that run."""
+        self._working.stopped(job)
+
+    def learn(self, site: Site) -> float:
+        """How long those that run still need."""
+        return self._working.look_again(site)
