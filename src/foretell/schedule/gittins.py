@@ -56,9 +56,10 @@ def _of_sigma(z: Floats, survives: Floats, sigma: float) -> tuple[float, list[fl
     """Of every age, the least expected time per chance to be done, over all later ends."""
     length = np.exp(sigma * z)
     turn = np.diff(length) * (survives[1:] + survives[:-1]) / 2
-    spent = length[0] + np.concatenate([[0.0], np.cumsum(turn)])
-    new = float((spent[1:] / (1 - survives[1:])).min())
-    time = spent[None, :] - spent[:-1, None]
+    # Summed up from the end, where the terms are least: differences stay exact there.
+    ahead = np.concatenate([np.cumsum(turn[::-1])[::-1], [0.0]])
+    new = float(((length[0] + ahead[0] - ahead[1:]) / (1 - survives[1:])).min())
+    time = ahead[:-1, None] - ahead[None, :]
     chance = survives[:-1, None] - survives[None, :]
     later = np.triu(np.ones_like(time, dtype=np.bool_), 1)
     least = np.where(later, time, np.inf) / np.where(later, chance, 1.0)

@@ -40,6 +40,8 @@ class ASrpt:
         self._working = Working()
         self._elders = Elders(share_of_oldest)
         self._known: set[int] = set()
+        self._work: dict[int, float] = {}
+        """Device-seconds that each job that waits is expected to need."""
         self._turn_s: dict[int, float] = {}
         """When each job was given its devices."""
 
@@ -59,6 +61,7 @@ class ASrpt:
         self._elders.ended(job)
         self._waiting.remove(job)
         self._turn_s.pop(job.number, None)
+        self._work.pop(job.number, None)
 
     def decide(self, site: Site) -> float:
         """The oldest if they insist, then whoever has least work left."""
@@ -73,17 +76,22 @@ class ASrpt:
                 self._waiting.remove(first)
                 blocked.append(first)
         for each in blocked:
-            self._wait(each, site)
+            self._waiting.add(each, self._work[each.number])
         if not len(self._waiting):
             return math.inf
         return min(again_s, self._elders.insist_at_s(site.devices))
 
     def _most_devices(self, blocked: Sequence[Job], site: Site) -> float:
-        """How many a job may need to be tried: after some were blocked, those that are free."""
-        return math.inf if len(blocked) < _TRIED else site.free_devices
+        """How many a job may need to be tried: those that are free, once stopping leads nowhere."""
+        if not blocked:
+            return math.inf
+        most, _ = next(self._working.most_left_first(site.now_s), (0.0, None))
+        leads_somewhere = most >= self._much * self._work[blocked[-1].number]
+        return math.inf if leads_somewhere and len(blocked) < _TRIED else site.free_devices
 
     def _wait(self, job: Job, site: Site) -> None:
-        self._waiting.add(job, site.remaining_s(job) * job.devices)
+        work = self._work[job.number] = site.remaining_s(job) * job.devices
+        self._waiting.add(job, work)
 
     def _start(self, job: Job, site: Site) -> bool:
         offer = site.offer(job)
@@ -121,7 +129,7 @@ class ASrpt:
 
     def _victims(self, job: Job, site: Site, *, old: bool) -> Iterator[Job]:
         """Running jobs that it may stop, those with most work left first."""
-        least = 0.0 if old else self._much * site.remaining_s(job) * job.devices
+        least = 0.0 if old else self._much * self._work[job.number]
         began_s = math.inf if old else site.now_s - self._least_turn_s
         for left, victim in self._working.most_left_first(site.now_s):
             if left < least:
