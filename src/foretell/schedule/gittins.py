@@ -56,10 +56,12 @@ def _of_sigma(z: Floats, survives: Floats, sigma: float) -> tuple[float, list[fl
     """Of every age, the least expected time per chance to be done, over all later ends."""
     length = np.exp(sigma * z)
     turn = np.diff(length) * (survives[1:] + survives[:-1]) / 2
-    # Summed up from the end, where the terms are least: differences stay exact there.
+    behind = length[0] + np.concatenate([[0.0], np.cumsum(turn)])
     ahead = np.concatenate([np.cumsum(turn[::-1])[::-1], [0.0]])
-    new = float(((length[0] + ahead[0] - ahead[1:]) / (1 - survives[1:])).min())
-    time = ahead[:-1, None] - ahead[None, :]
+    new = float((behind[1:] / (1 - survives[1:])).min())
+    # Differences of sums from the nearer end, where these are least and so are exact.
+    young = (z < 0)[:-1, None]
+    time = np.where(young, behind - behind[:-1, None], ahead[:-1, None] - ahead)
     chance = survives[:-1, None] - survives[None, :]
     later = np.triu(np.ones_like(time, dtype=np.bool_), 1)
     least = np.where(later, time, np.inf) / np.where(later, chance, 1.0)
