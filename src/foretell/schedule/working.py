@@ -6,7 +6,7 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from foretell.schedule.job import Job, Offer, Site
+from foretell.schedule.job import Job, Site
 
 _LOOK_AGAIN = 0.5
 """Of what is left, after which a job is looked at again: it may need longer than was thought."""
@@ -23,16 +23,21 @@ class Working:
     def __init__(self) -> None:
         self._ends: dict[int, list[tuple[float, int]]] = {}
         self._running: dict[int, tuple[float, Job, float]] = {}
-        """Job number -> expected end, job, stretch."""
+        """Job number -> that end, job, by how much its place stretches it."""
         self._again: list[tuple[float, int]] = []
         """When to look at which job again."""
 
     def __contains__(self, job: object) -> bool:
         return isinstance(job, Job) and job.number in self._running
 
-    def started(self, job: Job, offer: Offer, site: Site) -> None:
-        """A job was given devices."""
-        self._file(job, offer.stretch, site)
+    def started(self, job: Job, site: Site, stretch: float = 1.0) -> None:
+        """A job was given devices; `stretch` makes what is left of it count for more."""
+        left_s = site.remaining_s(job) * stretch
+        end_s = site.now_s + left_s
+        insort(self._ends.setdefault(job.devices, []), (end_s, job.number))
+        self._running[job.number] = (end_s, job, stretch)
+        again_s = site.now_s + max(_LOOK_AGAIN * left_s, _SOON_S)
+        heapq.heappush(self._again, (again_s, job.number))
 
     def stopped(self, job: Job) -> None:
         """A job has no devices any more, whether or not it had any."""
@@ -49,7 +54,7 @@ class Working:
             if known is not None:
                 _, job, stretch = known
                 self.stopped(job)
-                self._file(job, stretch, site)
+                self.started(job, site, stretch)
         while self._again and self._again[0][1] not in self._running:
             heapq.heappop(self._again)
         return self._again[0][0] if self._again else float("inf")
@@ -70,11 +75,3 @@ class Working:
                 heapq.heapreplace(heads, head(devices, at - 1))
             else:
                 heapq.heappop(heads)
-
-    def _file(self, job: Job, stretch: float, site: Site) -> None:
-        left_s = site.remaining_s(job) * stretch
-        end_s = site.now_s + left_s
-        insort(self._ends.setdefault(job.devices, []), (end_s, job.number))
-        self._running[job.number] = (end_s, job, stretch)
-        again_s = site.now_s + max(_LOOK_AGAIN * left_s, _SOON_S)
-        heapq.heappush(self._again, (again_s, job.number))

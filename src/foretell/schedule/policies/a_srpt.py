@@ -30,7 +30,7 @@ class ASrpt:
     asks_lengths = True
 
     def __init__(
-        self, much: float = 2.0, share_of_oldest: float = 0.05, least_turn_s: float = 300.0
+        self, much: float = 1.5, share_of_oldest: float = 0.05, least_turn_s: float = 300.0
     ) -> None:
         self._much = much
         """How many times as much work a job must have left as one that stops it."""
@@ -99,7 +99,7 @@ class ASrpt:
             return False
         self._waiting.remove(job)
         site.start(job, offer)
-        self._working.started(job, offer, site)
+        self._working.started(job, site, offer.stretch)
         self._elders.started(job)
         self._turn_s[job.number] = site.now_s
         return True

@@ -10,7 +10,7 @@ import heapq
 import math
 from collections.abc import Iterator, Sequence
 
-from foretell.schedule.job import Job, Offer, Site
+from foretell.schedule.job import Job, Site
 from foretell.schedule.policies.preemptive import Preemptive
 from foretell.schedule.queues import Key
 
@@ -46,7 +46,7 @@ class LeastAttained(Preemptive):
                 if self._classes[higher][number].preemptible:
                     yield self._classes[higher][number]
 
-    def started(self, job: Job, offer: Offer, site: Site) -> None:
+    def started(self, job: Job, site: Site) -> None:
         """To its class, until it leaves it."""
         self._file(job, site.now_s, site.now_s)
 

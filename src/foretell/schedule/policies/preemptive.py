@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
-from foretell.schedule.job import Job, Offer, Site
+from foretell.schedule.job import Job, Site
 from foretell.schedule.queues import Key, SizedQueue
 
 
@@ -28,7 +28,7 @@ class Preemptive(ABC):
         """Running jobs that it may stop, the first to go first."""
 
     @abstractmethod
-    def started(self, job: Job, offer: Offer, site: Site) -> None:
+    def started(self, job: Job, site: Site) -> None:
         """A job was given devices."""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class Preemptive(ABC):
                 blocked.append(job)
             else:
                 site.start(job, offer)
-                self.started(job, offer, site)
+                self.started(job, site)
         for job in blocked:
             self._waiting.add(job, *self.key(job, site))
         return again_s if len(self._waiting) else math.inf

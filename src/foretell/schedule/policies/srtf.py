@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from foretell.schedule.job import Job, Offer, Site
+from foretell.schedule.job import Job, Site
 from foretell.schedule.policies.preemptive import Preemptive
 from foretell.schedule.queues import Key
 from foretell.schedule.working import Working
@@ -35,9 +35,9 @@ class ShortestRemaining(Preemptive):
             if longer.preemptible:
                 yield longer
 
-    def started(self, job: Job, offer: Offer, site: Site) -> None:
+    def started(self, job: Job, site: Site) -> None:
         """To those that run."""
-        self._working.started(job, offer, site)
+        self._working.started(job, site)
 
     def stopped(self, job: Job) -> None:
         """From those that run."""
