@@ -26,6 +26,8 @@ NAMES = (
     "scaledl",
     "worst",
     "learned_jobs",
+    "typical_jobs",
+    "schedule",
 )
 
 

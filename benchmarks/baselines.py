@@ -26,7 +26,7 @@ from foretell.predictors.scaledl.setting import FIRST_UNIT, place_of
 from foretell.predictors.scaledl.table import UNITS
 
 _GRID = [(rate, leaves) for rate in (0.05, 0.1) for leaves in (15, 31, 63)]
-_EPOCHS, _STEPS, _WIDTH, _RATE = 30, 32, 64, 3e-3
+_EPOCHS, _STEPS, _WIDTH, _RATE = 15, 32, 64, 3e-3
 
 
 def ideal_parts(corpus: Corpus, rows: Ints) -> tuple[Floats, Floats, Ints]:

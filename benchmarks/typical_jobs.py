@@ -1,7 +1,7 @@
 """What well-known jobs compute and tell each other: python -m benchmarks.typical_jobs.
 
-Prints the figures of foretell/schedule/typical.py: forecasts of the analytic predictor on V100s with
-32 GB, mixed precision, eight to a server.
+Prints the figures of foretell/schedule/typical.py: forecasts of the analytic predictor on V100s
+with 32 GB, mixed precision, eight to a server.
 """
 
 from __future__ import annotations
