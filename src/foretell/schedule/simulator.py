@@ -180,6 +180,7 @@ class Simulation:
                 if not arrived & 1023:
                     tell(arrived / count)
             wake_s = policy.decide(self)
+        tell(1.0)
         return self.history
 
     def _submit(self, number: int) -> None:
