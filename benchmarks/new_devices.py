@@ -18,7 +18,7 @@ from foretell.fit.adapt import adapt_member
 from foretell.fit.members import read_kept, summary, with_seen_releases
 from foretell.fit.run import Plan, read_parts
 from foretell.fit.splits import by_model, is_model
-from foretell.predictors.scaledl.corpus import Corpus
+from foretell.predictors.scaledl.corpus import Corpus, taken
 from foretell.predictors.scaledl.setting import place_of
 
 _DRAWS = 3
@@ -59,9 +59,10 @@ def _of_device(corpus: Corpus, device: str, kept: Path) -> list[str]:
                 order = rng.permutation(rows)
                 shown, rest = order[:steps], order[steps:]
                 rest = rest[~np.isin(models[rest], models[shown])][:_JUDGED]
-                trained = adapt_member(member, corpus, device, shown)
-                said = trained.predict(corpus, rest)
-                ratio = said / corpus.measured_s[rest]
+                few = taken(corpus, np.concatenate([shown, rest]))
+                trained = adapt_member(member, few, device, np.arange(len(shown)))
+                ratio = trained.predict(few, np.arange(len(shown), len(few)))
+                ratio /= corpus.measured_s[rest]
                 e = summary(ratio)
                 found = [f"{100 * e[k]:.2f}" for k in ("mean", "median", "p90", "max")]
                 bias = f"{100 * (np.median(ratio) - 1):+.1f}"

@@ -13,12 +13,13 @@ from foretell.fit.members import devices_to_leave_out, with_seen_releases
 from foretell.fit.sources import single_steps
 from foretell.fit.splits import by_model, family_of, folds, twins
 from foretell.fit.spreads import Ledger, covered, interval, spreads_of
-from foretell.predictors.scaledl.corpus import Corpus, CorpusBuilder, joined
+from foretell.predictors.scaledl.corpus import Corpus, CorpusBuilder, joined, taken
 from foretell.predictors.scaledl.domain import factors_at
 from foretell.predictors.scaledl.kernels import kernels_of
 from foretell.predictors.scaledl.setting import RELEASES, make_setting
 from foretell.predictors.scaledl.table import table_of
 from foretell.predictors.scaledl.together import JOB_NAMES, learn
+from foretell.predictors.scaledl.train import Effort, train_layers
 
 
 def corpus_with(
@@ -120,6 +121,18 @@ def test_joining_keeps_every_step() -> None:
     assert names == {other.names[n] for n in other.name[other.op[: other.start[1]]]}
     assert whole.flops[whole.op[first:last]].sum() == pytest.approx(
         other.flops[other.op[: other.start[1]]].sum()
+    )
+
+
+def test_some_steps_of_a_corpus_are_what_they_were() -> None:
+    models = (("a", "timm:resnet10t", 8), ("b", "timm:lcnet_035", 4), ("c", "timm:resnet14t", 2))
+    whole = corpus_with(*models)
+    some = taken(whole, np.array([2, 0]))
+    assert some.keys == ("c", "a")
+    assert len(some.group) < len(whole.group)
+    trained = train_layers(whole, np.arange(3), Effort(epochs=1, hidden=16))
+    assert trained.predict(some, np.arange(2)) == pytest.approx(
+        trained.predict(whole, np.array([2, 0])), rel=1e-5
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from foretell.predictors.scaledl.setting import Setting
 from foretell.predictors.scaledl.table import OpTable
 
 _OPERATOR = ("shape", "group", "unit", "flops", "nbytes", "tiles", "launches", "waits_s")
+_STEP = ("setting", "measured_s", "weight", "share")
 _BESIDE_SHAPE = 8
 """Columns of an operator that are kept beside its shape while a corpus is built."""
 
@@ -210,6 +212,26 @@ def joined(corpora: Sequence[Corpus]) -> Corpus:
         labels=tuple(x for c in corpora for x in c.labels),
         contexts=tuple(x for c in corpora for x in c.contexts),
         context=shifted([c.context for c in corpora], [len(c.contexts) for c in corpora]),
+    )
+
+
+def taken(corpus: Corpus, rows: Ints) -> Corpus:
+    """Some of the steps, in that order, with the operators and surroundings they have."""
+    op, count, owner = slices(corpus, rows)
+    used, op = np.unique(op, return_inverse=True)
+    found, context = np.unique(corpus.context[rows], return_inverse=True)
+    lengths = np.bincount(owner, minlength=len(rows))
+    return dataclasses.replace(
+        corpus,
+        **{name: getattr(corpus, name)[used] for name in (*_OPERATOR, "name")},
+        **{name: getattr(corpus, name)[rows] for name in _STEP},
+        start=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        op=op.astype(np.int64),
+        count=count,
+        keys=tuple(corpus.keys[i] for i in rows),
+        labels=tuple(corpus.labels[i] for i in rows),
+        contexts=tuple(corpus.contexts[i] for i in found),
+        context=context.astype(np.int64),
     )
 
 
