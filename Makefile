@@ -33,7 +33,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml | $(VENV)/bin/python
-	$(PIP) -e '.[timm,hf]'
+	$(PIP) -e '.[timm,hf,schedule]'
 	touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python

@@ -34,10 +34,14 @@ class UnknownNameError(InputError):
     """A name was looked up and not found."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], hint: str = "") -> None:
-        self.near = near_matches(name, known)
+        self._told = (kind, name, tuple(known), hint)
+        self.near = near_matches(name, self._told[2])
         advice = f"did you mean {' or '.join(self.near)}?" if self.near else ""
         parts = [p for p in (advice, hint) if p]
         super().__init__(f"unknown {kind} {name!r}" + (": " + "; ".join(parts) if parts else ""))
+
+    def __reduce__(self) -> tuple[type[UnknownNameError], tuple[object, ...]]:
+        return type(self), self._told  # errors travel between processes
 
 
 class CannotError(ForetellError):
@@ -52,7 +56,11 @@ class MissingExtraError(CannotError):
     """An optional dependency is needed and absent."""
 
     def __init__(self, what: str, extra: str) -> None:
+        self._told = (what, extra)
         super().__init__(f"{what} needs the '{extra}' extra: pip install 'foretell[{extra}]'")
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[object, ...]]:
+        return type(self), self._told
 
 
 def described(value: object) -> str:

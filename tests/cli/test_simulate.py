@@ -111,6 +111,7 @@ def test_a_table_for_people_names_what_was_left_out(
     ("options", "says"),
     [
         (["--cluster", "1x2xv100"], "needs 3 devices and the largest pool of the cluster has 2"),
+        (["--workers", "2", "--lengths", "guess"], "unknown source of lengths 'guess'"),
         (["--policy", "fiffo"], "unknown policy 'fiffo': did you mean fifo"),
         (["--policy", "fifo-oracle"], "unknown policy 'fifo-oracle'"),
         (["--policy", ","], "no policy was named"),
@@ -123,9 +124,11 @@ def test_a_table_for_people_names_what_was_left_out(
         (["--format", "xml"], "unknown trace format 'xml'"),
         (["--time-unit", "d"], "--time-unit 'd' is not known"),
         (["--failure", "0:9"], "--failure '0:9' is not SERVER:FROM:TO"),
-        (["--failure", "7:0:9"], "there is no server 7"),
+        (["--failure", "7:0:9"], "server 7 cannot fail, there are 1"),
         (["--restart", "-1"], "restart_s=-1.0 must be 0 or more"),
         (["--html", "report.pdf"], "--html 'report.pdf' must end in .html"),
+        (["--contention", ""], "--contention needs jobs that say something"),
+        (["--workers", "0"], "--workers 0 leaves nobody to do it"),
         (["--engine", "slurm"], "unknown engine 'slurm'"),
         (["--jobs", "0"], "--jobs 0 leaves nothing"),
     ],
@@ -135,7 +138,7 @@ def test_wrong_calls_get_one_sentence(
 ) -> None:
     usual = {"--cluster": "1x4xv100", "--policy": "a-srpt,fifo", "--workers": "1"}
     usual |= dict(zip(options[::2], options[1::2], strict=True))
-    arguments = [part for pair in usual.items() for part in pair]
+    arguments = [part for pair in usual.items() for part in pair if part]
     assert _run(["simulate", str(log), *arguments]) == 2
     said = capsys.readouterr().err
     assert says in said

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from foretell.cluster import parse_cluster
+from foretell.errors import MissingExtraError, UnknownNameError
 from foretell.schedule.play import Setup
 from foretell.schedule.pool import pools_of
 from foretell.schedule.simulator import Outage, Rules
@@ -33,6 +35,12 @@ def test_progress_ends_at_all_of_it() -> None:
     list(sweep(PLAN, workers=1, tell=told.append))
     assert told == sorted(told)
     assert 0.5 < told[-1] <= 1.0
+
+
+def test_errors_come_back_from_other_processes() -> None:
+    for error in (UnknownNameError("policy", "x", ["y"], "use y"), MissingExtraError("a", "b")):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again)) == (type(error), str(error))
 
 
 @pytest.fixture

@@ -85,17 +85,28 @@ def adapt(
         f"{out}: {device} from {len(corpus)} measurements; median error {before:.1%} before, "
         f"{after:.1%} after, each judged by the others"
     )
+    print_line(f"use it with --cluster {corpus.settings[0].device} --predictor {out}")
 
 
 def _of_device(device: str, places: list[Path]) -> list[Record]:
     from foretell.data.files import measurements_in
 
-    found = [r for place in places for r in measurements_in(place)]
-    mine = [r for r in found if r.device == device and r.devices == 1 and r.kind != "collective"]
-    if not mine:
-        known = sorted({r.device for r in found if r.device})
+    found = [
+        r
+        for place in places
+        for r in measurements_in(place)
+        if r.device and r.devices == 1 and r.kind != "collective"
+    ]
+    known = sorted({r.device for r in found})
+    # "local" is one of its processors, "local@8" eight of them: as many as were measured.
+    meant = [name for name in known if device in (name, name.partition("@")[0])]
+    if len(meant) == 1:
+        return [r for r in found if r.device == meant[0]]
+    if not known:
         raise InputError(
-            f"--device {device!r}: there are no measurements of single steps on it; "
-            f"those given are on {', '.join(known) or 'nothing'}"
+            f"--measurements {', '.join(map(str, places))} have no step on a single device: take "
+            "some with 'foretell measure'"
         )
-    return mine
+    raise InputError(
+        f"--device {device!r}: nothing was measured on it; use --device {' or '.join(known)}"
+    )

@@ -135,7 +135,11 @@ def fit(
     for place in (out, ledger):
         if place is not None:
             check_place(place, "--out" if place is out else "--ledger")
-    chosen = tuple(parts.split(",")) if parts else tuple(PARTS)
+    if ledger is not None and ledger.is_dir():
+        raise InputError(f"--ledger {str(ledger)!r} is a directory: name a file")
+    if limit is not None and limit < 1:
+        raise InputError(f"--limit {limit} leaves nothing to fit to: use 1 or more")
+    chosen = tuple(PARTS) if parts is None else tuple(parts.split(","))
     for name in chosen:
         if name not in PARTS:
             raise UnknownNameError("part", name, PARTS, f"use some of {', '.join(PARTS)}")

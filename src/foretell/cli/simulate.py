@@ -69,7 +69,7 @@ def simulate(
     placement: Annotated[
         str,
         typer.Option(
-            help="Where jobs go: heavy-edge, consolidated, best-fit, spread or random.",
+            help="Where jobs go: heavy-edge, consolidated, best-fit, spread, random, exact.",
             rich_help_panel=_SITE,
         ),
     ] = "heavy-edge",
@@ -84,6 +84,14 @@ def simulate(
         float,
         typer.Option(help="Seconds that a stopped job loses to go on.", rich_help_panel=_SITE),
     ] = 60.0,
+    drop_larger: Annotated[
+        bool,
+        typer.Option(
+            "--drop-larger",
+            help="Leave out jobs that need more devices than the largest pool has.",
+            rich_help_panel=_JOBS,
+        ),
+    ] = False,
     contention: Annotated[
         bool,
         typer.Option(
@@ -158,13 +166,23 @@ def simulate(
             check_place(place, option)
             if place.suffix != end:
                 raise InputError(f"{option} {str(place)!r} must end in {end}")
+    if workers is not None and workers < 1:
+        raise InputError(f"--workers {workers} leaves nobody to do it: use 1 or more")
+    if contention and traffic == "none":
+        raise InputError("--contention needs jobs that say something: add --traffic typical")
     if html is not None:
-        need_extra("matplotlib", "foretell simulate --html", "plot")
+        need_extra("matplotlib", "--html", "plot")
     names = tuple(name.strip() for name in policy.split(",") if name.strip())
     if lengths == "forest":
-        need_extra("sklearn", "foretell simulate with --lengths forest", "schedule")
+        need_extra("sklearn", "--lengths forest", "schedule")
     plan = Plan(
-        source=Source(text=trace, log_format=log_format, unit_s=_UNITS_S[time_unit], most=jobs),
+        source=Source(
+            text=trace,
+            log_format=log_format,
+            unit_s=_UNITS_S[time_unit],
+            most=jobs,
+            drop_larger=drop_larger,
+        ),
         setup=Setup(
             pools=pools_of(cluster_of(cluster)),
             placement=placement,

@@ -117,6 +117,12 @@ def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
             "add timm-train or timm-infer"
         )
     fold, whole = fold_of_steps(corpus, plan.folds, plan.effort.seed)
+    empty = [number for number in range(plan.folds) if not (fold == number).any()]
+    if empty:
+        raise InputError(
+            f"{is_model(corpus).sum()} steps of whole models are too few for {plan.folds} folds, "
+            f"of which {len(empty)} would be empty: use more measurements or fewer folds"
+        )
     work = plan.work / _digest(plan, corpus)
     tasks = [
         Task(

@@ -78,7 +78,7 @@ def _check_sizes(rows: Sequence[Row], pools: Sequence[PoolSpec]) -> None:
         if row.devices > most:
             raise InputError(
                 f"job {row.id!r} (line {row.line}) needs {row.devices} devices and the largest "
-                f"pool of the cluster has {most}: leave it out or enlarge the cluster"
+                f"pool of the cluster has {most}: enlarge that, or leave it out (--drop-larger)"
             )
 
 

@@ -13,7 +13,7 @@ from foretell.graph.graph import Floats
 from foretell.schedule.history import History
 from foretell.schedule.learned import Learned
 from foretell.schedule.metrics import Outcome, by_size, by_user, measures, outcome_of
-from foretell.schedule.placement import Placement
+from foretell.schedule.placement import WAYS, Placement
 from foretell.schedule.policies import POLICIES, policy_named
 from foretell.schedule.pool import PoolSpec
 from foretell.schedule.simulator import Rules, Simulation
@@ -25,6 +25,18 @@ ORACLE = "-oracle"
 _LAST = 2
 
 
+Lengths = Callable[[Trace, Floats, int], Sizes]
+"""Of a trace, the seconds of an iteration of each job on the fewest servers, and a seed."""
+LENGTHS: dict[str, Lengths] = {
+    "forest": Learned,
+    "last-two": lambda trace, each_s, seed: LikeThose(trace, _LAST),
+    "mean": lambda trace, each_s, seed: LikeThose(trace, len(trace)),
+    "stated": lambda trace, each_s, seed: Stated(),
+    "oracle": lambda trace, each_s, seed: Oracle(trace.iterations * each_s),
+}
+"""Who says how long jobs will be, by name."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Setup:
     """What all policies of a comparison have in common."""
@@ -34,6 +46,14 @@ class Setup:
     lengths: str = "forest"
     rules: Rules = field(default_factory=Rules)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        for kind, name, known in (
+            ("placement", self.placement, WAYS),
+            ("source of lengths", self.lengths, LENGTHS),
+        ):
+            if name not in known:
+                raise UnknownNameError(kind, name, known, f"use one of {', '.join(known)}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,18 +71,6 @@ class Played:
             "by_devices": by_size(trace, self.outcome),
             "by_user": by_user(trace, self.outcome),
         }
-
-
-Lengths = Callable[[Trace, Floats, int], Sizes]
-"""Of a trace, the seconds of an iteration of each job on the fewest servers, and a seed."""
-LENGTHS: dict[str, Lengths] = {
-    "forest": Learned,
-    "last-two": lambda trace, each_s, seed: LikeThose(trace, _LAST),
-    "mean": lambda trace, each_s, seed: LikeThose(trace, len(trace)),
-    "stated": lambda trace, each_s, seed: Stated(),
-    "oracle": lambda trace, each_s, seed: Oracle(trace.iterations * each_s),
-}
-"""Who says how long jobs will be, by name."""
 
 
 def check_policy(name: str) -> None:
@@ -84,9 +92,6 @@ def play(
 ) -> Played:
     """A trace under a policy, or under its oracle twin; `sizes` replaces what `setup` says."""
     check_policy(name)
-    if setup.lengths not in LENGTHS:
-        known = ", ".join(LENGTHS)
-        raise UnknownNameError("source of lengths", setup.lengths, LENGTHS, f"use one of {known}")
     policy = policy_named(name.removesuffix(ORACLE))
     placement = Placement(trace.shapes, setup.pools, setup.placement, setup.seed)
     each_s = np.array([placement.least_s(i) for i in range(len(trace.shapes))])[trace.shape]

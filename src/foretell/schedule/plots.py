@@ -43,7 +43,7 @@ _STYLE = {
 _UNSAID = ("Creator", "Date", "Format", "Type")
 """Of a picture's metadata."""
 _POINTS = 400
-_BARS = 3000
+_BARS = 1000
 _HOUR_S = 3600.0
 
 

@@ -290,7 +290,10 @@ class Simulation:
         for pool in self._pools:
             if pool.spec.first_server <= server < pool.spec.first_server + pool.spec.servers:
                 return pool
-        raise InputError(f"there is no server {server}: they are numbered from 0")
+        count = sum(pool.spec.servers for pool in self._pools)
+        raise InputError(
+            f"server {server} cannot fail, there are {count}: number them from 0 to {count - 1}"
+        )
 
     def _pools_for(self, device: str | None) -> list[int]:
         return [i for i, p in enumerate(self._pools) if device in (None, p.spec.device)]

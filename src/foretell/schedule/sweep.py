@@ -33,6 +33,8 @@ class Source:
     unit_s: float = 1.0
     most: int | None = None
     """Jobs of the log that count, the first ones."""
+    drop_larger: bool = False
+    """Whether jobs that fit no pool are left out."""
 
     @property
     def is_generated(self) -> bool:
@@ -141,6 +143,14 @@ def _apart(task: tuple[Plan, Run]) -> Result:
 def _trace(plan: Plan, load: float, seed: int) -> tuple[Trace, list[Left]]:
     devices = sum(spec.devices for spec in plan.setup.pools)
     rows, left = plan.source.rows(devices, seed)
+    if plan.source.drop_larger:
+        most = max(spec.devices for spec in plan.setup.pools)
+        large = [row for row in rows if row.devices > most]
+        left = [
+            *left,
+            *(Left(row.line, f"needs {row.devices} devices", malformed=False) for row in large),
+        ]
+        rows = [row for row in rows if row.devices <= most]
     return trace_of(rows, plan.setup.pools, plan.traffic, load), left
 
 
@@ -174,9 +184,10 @@ def summary(results: Sequence[Result]) -> list[dict[str, Any]]:
         for name in mine[0].played.measures:
             values = [v for r in mine if (v := r.played.measures[name]) is not None]
             row[name] = float(np.mean(values)) if values else None
-        if len(mine) > 1:
+        if len(mine) == 1:
+            row |= mine[0].tables
+        else:
             means = [float(r.played.outcome.jct_s.mean()) for r in mine]
             row["std_jct_s"] = float(np.std(means, ddof=1))
-        row |= mine[0].tables
         rows.append(row)
     return rows

@@ -250,9 +250,12 @@ def test_a_file_without_the_needed_columns_is_refused(tmp_path: Path) -> None:
         read_log(path)
 
 
-@pytest.mark.parametrize("text", ["", "submit_time,duration,num_gpus\n"])
-def test_an_empty_trace_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(InputError):
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("", "is empty"), ("submit_time,duration,num_gpus\n", "has no job that can be scheduled")],
+)
+def test_an_empty_trace_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(InputError, match=says):
         read_log(written(tmp_path, text))
 
 

@@ -21,7 +21,7 @@ from foretell.schedule.readers.rows import (
 from foretell.schedule.readers.text import cells_of, delimiter_of, head_of
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
-    "id": ("id", "job_id", "jobid", "name", "job_name"),
+    "id": ("id", "job_id", "jobid"),
     "submit": (
         "submit_s",
         "arrival_s",
@@ -51,7 +51,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
     "user": ("user", "user_id", "username"),
     "group": ("group", "group_id", "vc", "cluster", "account", "project", "organization"),
-    "name": ("name", "job_name", "model_name", "application", "executable", "app_name"),
+    "name": ("application", "model_name", "job_name", "executable", "app_name", "name"),
     "limit": ("limit_s", "time_limit", "timelimit", "limit"),
     "deadline": ("deadline_s", "deadline"),
     "device": ("device", "gpu_type", "gpu_spec", "gpu_model"),
@@ -75,7 +75,10 @@ class Schema:
 
     def read(self, path: Path, unit_s: float = 1.0) -> Iterator[Row | Left]:
         """All lines of a file; numbers that are times count in units of so many seconds."""
-        lines = cells_of(path, delimiter_of((head_of(path, 1) or [""])[0]))
+        head = head_of(path, 1)
+        if not head:
+            raise InputError(f"trace {str(path)!r} is empty: give a log of jobs")
+        lines = cells_of(path, delimiter_of(head[0]))
         _, header = next(lines, (0, ()))
         known = [name.strip().lower() for name in header]
         at: dict[str, int] = {}
