@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from benchmarks.sources import OWN
 from foretell.api import Case, predict
 from foretell.cli import _run, app
 from foretell.data import Record
@@ -173,7 +174,11 @@ def test_benchmark_prints_the_card_and_judges_measurements(weights: Path, tmp_pa
         (["fit", "--seeds", "0"], "1 or more"),
         (["fit", "--epochs", "0"], "1 or more"),
         (["fit", "--workers", "0"], "1 or more"),
+        (["fit", "--limit", "0"], "--limit 0 leaves nothing to fit to"),
+        (["fit", "--parts", ""], "unknown part ''"),
+        (["fit", "--ledger", "/tmp"], "--ledger '/tmp' is a directory"),
         (["adapt", "--device", "x", "--measurements", "/nowhere"], "neither a store"),
+        (["adapt", "--device", "x", "--measurements", str(OWN[0])], "use --device local@1"),
         (["benchmark", "--predictor", "analytic"], "--measurements"),
         (["predict", "timm:resnet18", "--predictor", "nothing.safetensors"], "nothing.safetensors"),
     ],
