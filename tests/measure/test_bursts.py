@@ -71,10 +71,11 @@ def test_noise_of_a_tenth_of_the_swing_changes_little(wave: Wave, seed: int) -> 
     assert found.burst_level == pytest.approx(high, rel=0.4)
 
 
-@given(waves(), st.floats(1e-6, 1e6))
+@given(waves(), st.integers(-20, 20))
 @settings(deadline=None)
-def test_scaling_the_level_scales_the_level_only(wave: Wave, scale: float) -> None:
+def test_scaling_the_level_scales_the_level_only(wave: Wave, power: int) -> None:
     times_s, values = sampled(wave)
+    scale = 2.0**power  # any other factor rounds, and may move a sample that lies on an edge
     once, scaled = find_bursts(times_s, values), find_bursts(times_s, scale * values)
     assert (scaled.idle_s, scaled.burst_s) == (once.idle_s, once.burst_s)
     assert scaled.burst_level == pytest.approx(scale * once.burst_level)
