@@ -28,6 +28,8 @@ NAMES = (
     "learned_jobs",
     "typical_jobs",
     "schedule",
+    "lengths",
+    "schedule_speed",
 )
 
 

@@ -2,9 +2,9 @@
 
 Every log is played at three loads: arrivals follow each other so fast that the work that arrives is
 60, 80 or 95 % of what the cluster can do. Every policy runs with lengths as they are predicted, and
-those that ask for lengths with the truth as well; generated jobs with five seeds. Then the default
-under lengths that are wrong. Each run is a line of the ledger as soon as it is done: an interrupted
-benchmark goes on where it stopped.
+those that ask for lengths with the truth as well; generated jobs with five seeds, Pollux's with
+five workloads. Then the default under lengths that are wrong. Each run is a line of the ledger as
+soon as it is done: an interrupted benchmark goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -54,19 +54,23 @@ class Log:
     cluster: str
     source: str = ""
     inside: str = ""
+    """{} is the number of the seed, from one on."""
     traffics: tuple[str, ...] = ("none",)
     first: int = 0
     jobs: int | None = None
+
+    @property
+    def seeds(self) -> int:
+        """How many different sets of jobs there are."""
+        return _SEEDS if not self.source or "{}" in self.inside else 1
 
 
 LOGS = {
     "philly": Log("64x8xv100", "philly", "philly.csv.gz"),
     "philly-10k": Log("64x8xv100", "philly", "philly.csv.gz", ("typical",), 20_000, 10_000),
     "nasa": Log("16x8xv100", "swf", "NASA-iPSC-1993-3.1-cln.swf.gz", ("none", "typical")),
-    "alibaba-2023": Log(
-        "32x8xv100", "alibaba_gpu", "v2023/openb_pod_list_default.csv.gz", ("none",)
-    ),
-    "pollux": Log("16x4xt4", "pollux", "benchmark/workloads/workload-1.csv", ("none", "typical")),
+    "alibaba-2023": Log("4x8xv100", "alibaba_gpu", "v2023/openb_pod_list_default.csv.gz"),
+    "pollux": Log("16x4xt4", "pollux", "benchmark/workloads/workload-{}.csv", ("none", "typical")),
     "generated": Log("16x8xv100", traffics=("none", "typical"), jobs=4000),
 }
 
@@ -109,7 +113,7 @@ def main() -> None:
 def _runs(name: str) -> Iterator[Run]:
     for traffic in LOGS[name].traffics:
         for load in _LOADS:
-            for seed in range(1 if LOGS[name].source else _SEEDS):
+            for seed in range(LOGS[name].seeds):
                 for policy in POLICIES:
                     yield Run(name, traffic, load, seed, policy)
                     if asks_lengths(policy):
@@ -119,10 +123,11 @@ def _runs(name: str) -> Iterator[Run]:
                         yield Run(name, traffic, load, seed, "a-srpt", told)
 
 
-def _rows(log: Log, devices: int, seed: int) -> list[Row]:
+def rows_of(log: Log, devices: int, seed: int) -> list[Row]:
+    """Jobs of a log that fit."""
     if not log.source:
         return rows_generated(Recipe(jobs=log.jobs or 1, load=1.0), devices, seed)
-    rows, _ = read_log(require(log.source) / log.inside)
+    rows, _ = read_log(require(log.source) / log.inside.format(seed + 1))
     rows = [row for row in rows if row.devices <= devices]
     return rows[log.first : log.first + (log.jobs or len(rows))]
 
@@ -130,7 +135,7 @@ def _rows(log: Log, devices: int, seed: int) -> list[Row]:
 def _trace(log: Log, pools: tuple[PoolSpec, ...], traffic: str, load: float, seed: int) -> Trace:
     """At the load that is asked for."""
     devices = sum(spec.devices for spec in pools)
-    rows = _rows(log, devices, seed)
+    rows = rows_of(log, devices, seed)
     work = sum(row.duration_s * row.devices for row in rows)
     offered = work / (devices * (rows[-1].submit_s - rows[0].submit_s))
     return trace_of(rows, pools, traffic, load / offered)

@@ -58,6 +58,7 @@ def errors(trace: Trace, name: str) -> np.ndarray:
 def test_what_recurs_is_predicted_to_its_spread() -> None:
     trace = recurring()
     assert errors(trace, "forest").mean() < 0.12
+    assert errors(trace, "boosted").mean() < 0.12
     assert errors(trace, "last-two").mean() < 0.15
     assert errors(trace, "oracle").max() < 1e-9
     assert errors(trace, "stated").mean() > 1.0
@@ -150,6 +151,22 @@ def test_walking_trees_is_what_scikit_learn_does() -> None:
     forest = Forest([_listed(each.tree_) for each in fitted.estimators_])
     asked = rows[:50].astype(np.float32).astype(np.float64)
     said = [forest.guess(row.tolist()).mean for row in asked]
+    assert said == pytest.approx(fitted.predict(asked).tolist())
+
+
+def test_walking_boosted_trees_is_what_scikit_learn_does() -> None:
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    from foretell.schedule.forest import _RATE, Boosted, _listed
+
+    draw = np.random.default_rng(0)
+    rows, targets = draw.normal(size=(400, 5)), draw.normal(size=400)
+    fitted = GradientBoostingRegressor(
+        n_estimators=9, learning_rate=_RATE, init="zero", random_state=0
+    ).fit(rows, targets)
+    boosted = Boosted(0.0, [_listed(each.tree_) for each in fitted.estimators_[:, 0]], 1.0)
+    asked = rows[:50].astype(np.float32).astype(np.float64)
+    said = [boosted.guess(row.tolist()).mean for row in asked]
     assert said == pytest.approx(fitted.predict(asked).tolist())
 
 

@@ -76,7 +76,8 @@ def simulate(
     lengths: Annotated[
         str,
         typer.Option(
-            help="Who says how long jobs will be: forest, last-two, mean, stated or oracle.",
+            help="Who says how long jobs will be: forest, boosted, last-two, mean, stated or "
+            "oracle.",
             rich_help_panel=_SITE,
         ),
     ] = "forest",
@@ -173,8 +174,8 @@ def simulate(
     if html is not None:
         need_extra("matplotlib", "--html", "plot")
     names = tuple(name.strip() for name in policy.split(",") if name.strip())
-    if lengths == "forest":
-        need_extra("sklearn", "--lengths forest", "schedule")
+    if lengths in ("forest", "boosted"):
+        need_extra("sklearn", f"--lengths {lengths}", "schedule")
     plan = Plan(
         source=Source(
             text=trace,

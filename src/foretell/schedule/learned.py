@@ -1,36 +1,42 @@
-"""How long jobs will be, learned from those that ended: a random forest on recurrence."""
+"""How long jobs will be, learned from those that ended: trees on recurrence."""
 
 from __future__ import annotations
 
 import math
 from array import array
+from collections.abc import Callable
 
 import numpy as np
 
 from foretell.graph.graph import Floats
-from foretell.schedule.forest import Forest, Guess
+from foretell.schedule.forest import Forest, Guess, Guesser
 from foretell.schedule.gittins import left_s
 from foretell.schedule.job import Job
 from foretell.schedule.recurrence import FEATURES, Recurrence
 from foretell.schedule.trace import Trace
 
 _FIRST_FIT = 100
-"""Jobs that must have ended before a forest says anything."""
+"""Jobs that must have ended before trees say anything."""
 _GROWTH = 1.4
 """By which the number of ended jobs grows between two fits."""
 _MOST_ROWS = 20_000
-"""Of the latest jobs that a forest is fitted to."""
+"""Of the latest jobs that trees are fitted to."""
 _NO_IDEA_S, _NO_IDEA_SPREAD = 3600.0, 2.0
+
+Fit = Callable[[Floats, Floats, int], Guesser]
+"""From rows of features, in the order in which jobs ended, logarithms of iterations and a seed."""
 
 
 class Learned:
-    """Iterations by a random forest, times the seconds an iteration takes on the fewest servers.
+    """Iterations by trees, times the seconds an iteration takes on the fewest servers.
 
     Fitted only to jobs that ended before; before there are enough, the mean of the most alike ones
     counts, then what the user said, then an hour.
     """
 
-    def __init__(self, trace: Trace, iteration_s: Floats, seed: int = 0) -> None:
+    def __init__(
+        self, trace: Trace, iteration_s: Floats, seed: int = 0, fit: Fit = Forest.fitted
+    ) -> None:
         self._iteration_s: list[float] = iteration_s.tolist()
         """Of every job."""
         self._past = Recurrence(trace)
@@ -41,7 +47,8 @@ class Learned:
         self._said: dict[int, Guess] = {}
         self._rows = array("d")
         self._targets = array("d")
-        self._forest: Forest | None = None
+        self._fit = fit
+        self._guesser: Guesser | None = None
         self._next_fit = _FIRST_FIT
 
     def predicted_s(self, job: Job) -> float:
@@ -65,8 +72,8 @@ class Learned:
         features = self._asked.get(number)
         if features is None:
             features = self._asked[number] = self._past.features(number)
-        if self._forest is not None:
-            return self._forest.guess(features)
+        if self._guesser is not None:
+            return self._guesser.guess(features)
         closest = next(self._past.pasts(number), None)
         if closest is not None:
             return Guess(closest.mean, max(closest.deviation, 1 / closest.count))
@@ -80,7 +87,7 @@ class Learned:
         return left_s(median_s, guess.deviation, job.done_s)
 
     def learn(self, job: Job, took_s: float) -> None:
-        """One more job that ended; now and then, a new forest."""
+        """One more job that ended; now and then, new trees."""
         log_length = math.log(took_s / self._iteration_s[job.number])
         self._rows.extend(self._asked.pop(job.number))
         self._said.pop(job.number, None)
@@ -90,4 +97,4 @@ class Learned:
             self._next_fit = math.ceil(len(self._targets) * _GROWTH)
             rows = np.frombuffer(self._rows).reshape(-1, len(FEATURES))[-_MOST_ROWS:]
             targets = np.frombuffer(self._targets)[-_MOST_ROWS:]
-            self._forest = Forest.fitted(rows.copy(), targets.copy(), self._seed)
+            self._guesser = self._fit(rows.copy(), targets.copy(), self._seed)

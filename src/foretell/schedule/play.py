@@ -10,6 +10,7 @@ import numpy as np
 
 from foretell.errors import UnknownNameError
 from foretell.graph.graph import Floats
+from foretell.schedule.forest import Boosted
 from foretell.schedule.history import History
 from foretell.schedule.learned import Learned
 from foretell.schedule.metrics import Outcome, by_size, by_user, measures, outcome_of
@@ -29,6 +30,7 @@ Lengths = Callable[[Trace, Floats, int], Sizes]
 """Of a trace, the seconds of an iteration of each job on the fewest servers, and a seed."""
 LENGTHS: dict[str, Lengths] = {
     "forest": Learned,
+    "boosted": lambda trace, each_s, seed: Learned(trace, each_s, seed, Boosted.fitted),
     "last-two": lambda trace, each_s, seed: LikeThose(trace, _LAST),
     "mean": lambda trace, each_s, seed: LikeThose(trace, len(trace)),
     "stated": lambda trace, each_s, seed: Stated(),
