@@ -2,7 +2,7 @@
 
 All variants are fitted alike (the same steps, seeds and epochs, fewer than the shipped weights) and
 judged on the same fold, where half of the families are held out whole. Each fit is kept in --work:
-an interrupted run goes on where it stopped.
+an interrupted run goes on where it stopped. With --only, what the ledger has of others stays.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.baselines import additive, by_place
+from benchmarks.baselines import BASELINES, by_place
 from benchmarks.sources import OWN, RESULTS, ROOT, required_data
 from foretell.fit.members import fold_of_steps, read_kept
 from foretell.fit.run import Plan, read_parts
@@ -26,7 +26,9 @@ from foretell.predictors.scaledl.corpus import Corpus
 from foretell.predictors.scaledl.train import Effort
 
 _FOLDS, _WORKERS, _EPOCHS = 5, 2, 12
+_LEDGER = RESULTS / "ablation.parquet"
 LAYERS, CROSS, ALIKE = "layers", "layers + graph", "layers, no kernel told apart"
+_PLAIN = {"additive roofline": "additive", "trees": "trees", "plain network on totals": "gnn"}
 _WITHOUT = {
     "layers, without training steps": ("timm-train",),
     "layers, without inference steps": ("timm-infer",),
@@ -47,6 +49,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=_EPOCHS)
     parser.add_argument("--fold", type=int, default=0)
     parser.add_argument("--work", type=Path, default=Path("ablation-work"))
+    parser.add_argument("--only", action="append", help="Name of a variant, may be given again.")
     options = parser.parse_args()
     data = required_data()
     plan = Plan(data=data, work=options.work, measurements=OWN)
@@ -55,9 +58,6 @@ def main() -> None:
     fold, whole = fold_of_steps(corpus, _FOLDS, seed=0)
     held = fold == options.fold
     rows = np.flatnonzero(held)
-    found = {
-        "additive roofline": [additive(corpus, np.flatnonzero(~held & is_model(corpus)), rows)]
-    }
     effort = Effort(epochs=options.epochs, cross=False)
     variants = {
         LAYERS: (effort, held, options.seeds),
@@ -66,19 +66,28 @@ def main() -> None:
     }
     for name, parts in _WITHOUT.items():
         variants[name] = (effort, held | np.isin(part, parts), 1)
+    found = _read(corpus, rows)
+    chosen = options.only or [*_PLAIN, *variants]
     tasks = {
         (name, seed): Task(away, dataclasses.replace(how, seed=seed), _place(options, name, seed))
         for name, (how, away, seeds) in variants.items()
         for seed in range(seeds)
+        if name in chosen
     }
     fit_all(corpus, list(tasks.values()), _WORKERS, lambda name, share: None)
-    for (name, _), task in tasks.items():
+    for (name, seed), task in tasks.items():
         said = np.full(len(corpus), np.nan)
         _, judged, _ = read_kept(task.kept)
         said[judged.row] = judged.predicted_s
-        found.setdefault(name, []).append(said[rows])
-    for name, seeds in found.items():
-        _print(corpus, name, seeds, rows, whole)
+        found[f"{name}, seed {seed}"] = said[rows]
+    for name, what in _PLAIN.items():
+        if name in chosen:
+            fitted = np.flatnonzero(~held & is_model(corpus))
+            found[f"{name}, seed 0"] = BASELINES[what](corpus, fitted, rows)
+    for name in (*_PLAIN, *variants):
+        seeds = [said for each, said in found.items() if each.startswith(f"{name}, seed ")]
+        if seeds:
+            _print(corpus, name, seeds, rows, whole)
     _write(corpus, found, rows)
 
 
@@ -105,18 +114,33 @@ def _print(
         print(f"{name:36} {label:14} {' '.join(shown)}", flush=True)
 
 
-def _write(corpus: Corpus, found: dict[str, list[Floats]], rows: np.ndarray) -> None:
-    table = {
-        "row": pa.array([corpus.labels[i] for i in rows]).dictionary_encode(),
-        "place": pa.array(by_place(corpus)[rows].tolist()).dictionary_encode(),
-        "measured_s": pa.array(corpus.measured_s[rows], pa.float32()),
-    }
-    for name, seeds in found.items():
-        for number, said in enumerate(seeds):
-            table[f"{name}, seed {number}"] = pa.array(said, pa.float32())
-    path = RESULTS / "ablation.parquet"
-    pq.write_table(pa.table(table), path, compression="zstd")
-    print(f"wrote {path.relative_to(ROOT)}")
+def _steps(corpus: Corpus, rows: np.ndarray) -> pa.Table:
+    return pa.table(
+        {
+            "row": pa.array([corpus.labels[i] for i in rows]).dictionary_encode(),
+            "place": pa.array(by_place(corpus)[rows].tolist()).dictionary_encode(),
+            "measured_s": pa.array(corpus.measured_s[rows], pa.float32()),
+        }
+    )
+
+
+def _read(corpus: Corpus, rows: np.ndarray) -> dict[str, Floats]:
+    """What the ledger has, if it is of the same steps."""
+    if not _LEDGER.exists():
+        return {}
+    table, steps = pq.read_table(_LEDGER), _steps(corpus, rows)
+    if table.select(steps.column_names) != steps:
+        return {}
+    names = [n for n in table.column_names if n not in steps.column_names]
+    return {n: table[n].to_numpy().astype(np.float64) for n in names}
+
+
+def _write(corpus: Corpus, found: dict[str, Floats], rows: np.ndarray) -> None:
+    table = _steps(corpus, rows)
+    for name, said in found.items():
+        table = table.append_column(name, pa.array(said, pa.float32()))
+    pq.write_table(table, _LEDGER, compression="zstd")
+    print(f"wrote {_LEDGER.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -180,12 +180,13 @@ def plain_gnn(corpus: Corpus, fitted: Ints, asked: Ints, seed: int = 0) -> Float
         around = batch_of([corpus.contexts[c] for c in corpus.context[rows]], tables)
         return model(nodes, around, len(rows)) + centre
 
-    batches = max(1, len(fitted) // _STEPS)
+    batches = max(1, int(corpus.share[fitted].sum()) // _STEPS)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, _RATE, total_steps=_EPOCHS * batches + 1
     )
     for _ in range(_EPOCHS):
-        for chosen in np.array_split(rng.permutation(fitted), batches):
+        drawn = fitted[rng.random(len(fitted)) < corpus.share[fitted]]
+        for chosen in np.array_split(rng.permutation(drawn), batches):
             loss = (said(chosen) - measured[chosen]).abs().mean()
             optimizer.zero_grad()
             loss.backward()

@@ -15,7 +15,7 @@ import numpy as np
 
 from foretell.graph.graph import Floats
 
-_TREES, _DEEPEST, _LEAF = 24, 12, 5
+_TREES, _DEEPEST, _LEAF = 24, 12, 50
 _ROWS_PER_TREE = 6000
 _STEPS, _RATE, _STEP_DEEPEST = 120, 0.08, 5
 _JUDGED = 0.2
@@ -38,7 +38,7 @@ class _Tree:
     threshold: list[float]
     left: list[int]
     right: list[int]
-    mean: list[float]
+    says: list[float]
     variance: list[float]
 
     def leaf(self, row: Sequence[float]) -> int:
@@ -58,7 +58,7 @@ class Guesser(Protocol):
 
 
 class Forest:
-    """Fitted trees."""
+    """Fitted trees; leaves say medians, which what runs once differently does not move."""
 
     def __init__(self, trees: Sequence[_Tree]) -> None:
         self._trees = trees
@@ -76,14 +76,14 @@ class Forest:
             max_samples=min(1.0, _ROWS_PER_TREE / len(rows)),
             random_state=seed,
         ).fit(rows, targets)
-        return cls([_listed(each.tree_) for each in forest.estimators_])
+        return cls([_of_medians(each.tree_, rows, targets) for each in forest.estimators_])
 
     def guess(self, row: Sequence[float]) -> Guess:
         """Of a single row: the mean of all trees, and how far they and their leaves spread."""
         total = squares = inside = 0.0
         for tree in self._trees:
             node = tree.leaf(row)
-            said = tree.mean[node]
+            said = tree.says[node]
             total += said
             squares += said * said
             inside += tree.variance[node]
@@ -117,19 +117,29 @@ class Boosted:
             n_estimators=_STEPS,
             learning_rate=_RATE,
             max_depth=_STEP_DEEPEST,
+            loss="absolute_error",
             min_samples_leaf=_LEAF,
             max_features=1 / 3,
             subsample=min(1.0, _ROWS_PER_TREE / len(rows)),
             init="zero",
             random_state=seed,
-        ).fit(rows, targets - targets.mean())
+        ).fit(rows, targets - np.median(targets))
         trees = [_listed(each.tree_) for each in fitted.estimators_[:, 0]]
-        return cls(float(targets.mean()), trees, deviation)
+        return cls(float(np.median(targets)), trees, deviation)
 
     def guess(self, row: Sequence[float]) -> Guess:
         """Of a single row; every one is as uncertain as the next."""
-        said = sum(tree.mean[tree.leaf(row)] for tree in self._trees)
+        said = sum(tree.says[tree.leaf(row)] for tree in self._trees)
         return Guess(self._start + _RATE * said, self._deviation)
+
+
+def _of_medians(tree: Any, rows: Floats, targets: Floats) -> _Tree:
+    found, leaf = _listed(tree), tree.apply(rows.astype(np.float32))
+    order = np.argsort(leaf, kind="stable")
+    leaves, first = np.unique(leaf[order], return_index=True)
+    for node, inside in zip(leaves.tolist(), np.split(targets[order], first[1:]), strict=True):
+        found.says[node] = float(np.median(inside))
+    return found
 
 
 def _listed(tree: Any) -> _Tree:

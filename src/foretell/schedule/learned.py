@@ -12,7 +12,7 @@ from foretell.graph.graph import Floats
 from foretell.schedule.forest import Forest, Guess, Guesser
 from foretell.schedule.gittins import left_s
 from foretell.schedule.job import Job
-from foretell.schedule.recurrence import FEATURES, Recurrence
+from foretell.schedule.recurrence import FEATURES, LEVEL, USUAL, Recurrence
 from foretell.schedule.trace import Trace
 
 _FIRST_FIT = 100
@@ -30,8 +30,9 @@ Fit = Callable[[Floats, Floats, int], Guesser]
 class Learned:
     """Iterations by trees, times the seconds an iteration takes on the fewest servers.
 
-    Fitted only to jobs that ended before; before there are enough, the mean of the most alike ones
-    counts, then what the user said, then an hour.
+    The trees say how much longer it will be than the last two of the most alike. They are fitted
+    only to jobs that ended before; until there are enough, the mean of the most alike counts, then
+    what the user said, then an hour.
     """
 
     def __init__(
@@ -72,8 +73,9 @@ class Learned:
         features = self._asked.get(number)
         if features is None:
             features = self._asked[number] = self._past.features(number)
-        if self._guesser is not None:
-            return self._guesser.guess(features)
+        if self._guesser is not None and features[LEVEL] >= 0:
+            change = self._guesser.guess(features)
+            return Guess(features[USUAL] + change.mean, change.deviation)
         closest = next(self._past.pasts(number), None)
         if closest is not None:
             return Guess(closest.mean, max(closest.deviation, 1 / closest.count))
@@ -89,10 +91,13 @@ class Learned:
     def learn(self, job: Job, took_s: float) -> None:
         """One more job that ended; now and then, new trees."""
         log_length = math.log(took_s / self._iteration_s[job.number])
-        self._rows.extend(self._asked.pop(job.number))
+        features = self._asked.pop(job.number)
         self._said.pop(job.number, None)
-        self._targets.append(log_length)
         self._past.add(job.number, log_length)
+        if features[LEVEL] < 0:
+            return
+        self._rows.extend(features)
+        self._targets.append(log_length - features[USUAL])
         if len(self._targets) >= self._next_fit:
             self._next_fit = math.ceil(len(self._targets) * _GROWTH)
             rows = np.frombuffer(self._rows).reshape(-1, len(FEATURES))[-_MOST_ROWS:]

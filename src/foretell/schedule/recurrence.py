@@ -49,10 +49,21 @@ class Past:
         order = sorted(self.latest)
         return order[len(order) // 2]
 
-    def mean_above(self, log_length: float) -> float | None:
-        """Mean length, not its logarithm, of those of the latest that were longer."""
-        longer = [math.exp(each) for each in self.latest if each > log_length]
-        return sum(longer) / len(longer) if longer else None
+    @property
+    def last_two(self) -> float:
+        """Logarithm of the mean length of the latest two."""
+        last, before = self._latest_two()
+        return math.log((math.exp(last) + math.exp(before)) / 2)
+
+    @property
+    def change(self) -> float:
+        """How far the latest two are apart: nothing where the same thing runs again."""
+        last, before = self._latest_two()
+        return abs(last - before)
+
+    def _latest_two(self) -> tuple[float, float]:
+        last = self.latest[-1]
+        return last, self.latest[-2] if len(self.latest) > 1 else last
 
 
 FEATURES = (
@@ -64,10 +75,13 @@ FEATURES = (
     *(
         f"{where} {what}"
         for where in ("closest", "user", "group", "size")
-        for what in ("count", "mean", "median", "last", "deviation")
+        for what in ("count", "mean", "median", "last", "last two", "change", "deviation")
     ),
 )
 """Names of the columns of `Recurrence.features`."""
+LEVEL, USUAL = FEATURES.index("level"), FEATURES.index("closest last two")
+"""How close the closest are, below zero where there are none; what is expected if they are all that
+counts."""
 
 
 class Recurrence:
@@ -132,5 +146,13 @@ class Recurrence:
 
 def _told(past: Past | None) -> tuple[float, ...]:
     if past is None:
-        return (0.0, _UNKNOWN, _UNKNOWN, _UNKNOWN, _UNKNOWN)
-    return (math.log1p(past.count), past.mean, past.median, past.latest[-1], past.deviation)
+        return (0.0, *[_UNKNOWN] * 6)
+    return (
+        math.log1p(past.count),
+        past.mean,
+        past.median,
+        past.latest[-1],
+        past.last_two,
+        past.change,
+        past.deviation,
+    )
