@@ -58,7 +58,7 @@ def main() -> None:
     fold, whole = fold_of_steps(corpus, _FOLDS, seed=0)
     held = fold == options.fold
     rows = np.flatnonzero(held)
-    effort = Effort(epochs=options.epochs, cross=False)
+    effort = Effort(epochs=options.epochs)
     variants = {
         LAYERS: (effort, held, options.seeds),
         CROSS: (dataclasses.replace(effort, cross=True), held, options.seeds),

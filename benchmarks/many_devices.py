@@ -17,7 +17,7 @@ from foretell.errors import ForetellError
 from foretell.fit.steps import case_of
 from foretell.predictors import predictor
 
-_PREDICTORS = ("analytic", "scaledl", "scaledl-layers")
+_PREDICTORS = ("analytic", "scaledl", "scaledl-graph")
 
 
 def main() -> None:

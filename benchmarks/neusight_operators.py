@@ -36,7 +36,7 @@ def main() -> None:
     plan = Plan(data=data, work=options.work, measurements=OWN)
     corpus, _ = read_parts(plan, lambda name, share: None)
     away = np.array([s.device.startswith(_AWAY) for s in corpus.settings])[corpus.setting]
-    effort = Effort(epochs=options.epochs, cross=False)
+    effort = Effort(epochs=options.epochs)
     task = Task(away, effort, options.work / f"{options.epochs}-epochs")
     fit_all(corpus, [task], _WORKERS, lambda name, share: None)
     member, _, _ = read_kept(task.kept)

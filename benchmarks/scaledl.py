@@ -35,8 +35,8 @@ _EPOCHS = 24
 _WORKERS = 2
 LEARNED = {"layers": False, "cross": True}
 """Name -> whether the network over the graph is part of it."""
-SHIPPED = "fit"
-"""The members that 'foretell fit' made."""
+SHIPPED, GRAPH = "fit", "graph"
+"""The members that 'foretell fit' made, without and with the network over the graph."""
 _STEP = ("model", "place", "measured_s")
 """Columns of the ledger that say which step it is."""
 
@@ -68,7 +68,7 @@ def main() -> None:
                 found[name] = _learned(corpus, rounds, effort, place / name)
         else:
             found[what] = _baseline(corpus, rounds, what, place / what)
-    for what in (*LEARNED, SHIPPED):
+    for what in (*LEARNED, SHIPPED, GRAPH):
         seeds = [v for n, v in found.items() if n.startswith(f"{what}-")]
         if seeds:
             found[what] = np.exp(np.nanmean(np.log(seeds), axis=0))
@@ -111,9 +111,9 @@ def _learned(corpus: Corpus, rounds: Rounds, effort: Effort, place: Path) -> np.
 def _add_members(corpus: Corpus, fit: Path, found: dict[str, np.ndarray]) -> None:
     """Predicted seconds of all steps by the member of each seed that did not see them."""
     for kept in sorted(fit.with_suffix(".parts").glob("*/member-*.safetensors")):
-        _, judged, _ = read_kept(kept.with_suffix(""))
-        seed = kept.stem.rpartition("-")[2]
-        said = found.setdefault(f"{SHIPPED}-{seed}", np.full(len(corpus), np.nan))
+        member, judged, _ = read_kept(kept.with_suffix(""))
+        name, seed = SHIPPED if member.cross is None else GRAPH, kept.stem.rpartition("-")[2]
+        said = found.setdefault(f"{name}-{seed}", np.full(len(corpus), np.nan))
         said[judged.row] = judged.predicted_s
 
 

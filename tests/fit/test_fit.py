@@ -31,10 +31,11 @@ def run(*arguments: object) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def weights(published: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("fit") / "small.safetensors"
-    told = run("fit", "--data", published, *SMALL, "--epochs", EPOCHS, "--out", out)
+    told = run("fit", "--data", published, *SMALL, "--epochs", EPOCHS, "--cross", "--out", out)
     data = told["data"]
     assert isinstance(data, dict)
     assert data["timm-train"]["rows"] == 24
+    assert load_weights(out).ensemble.has_cross
     return out
 
 
@@ -55,7 +56,7 @@ def test_an_interrupted_fit_goes_on_and_ends_the_same(weights: Path, published: 
     (kept,) = weights.with_suffix(".parts").glob("*/member-0-0.safetensors")
     stamp = kept.stat().st_mtime_ns
     kept.with_name("member-1-0.npz").unlink()
-    run("fit", "--data", published, *SMALL, "--epochs", EPOCHS, "--out", weights)
+    run("fit", "--data", published, *SMALL, "--epochs", EPOCHS, "--cross", "--out", weights)
     assert kept.stat().st_mtime_ns == stamp
     again = load_weights(weights).ensemble.members
     assert (again[0].layers["last.weight"] == before).all()
@@ -66,7 +67,9 @@ def test_other_effort_does_not_take_what_was_kept(weights: Path, published: Path
     before = weights.read_bytes()
     run("fit", "--data", published, *SMALL, "--epochs", 1, "--out", weights)
     assert len(list(weights.with_suffix(".parts").glob("*/member-0-0.safetensors"))) == 2
-    assert load_weights(weights).card["effort"]["epochs"] == 1
+    other = load_weights(weights)
+    assert other.card["effort"]["epochs"] == 1
+    assert not other.ensemble.has_cross
     weights.write_bytes(before)
 
 

@@ -130,7 +130,7 @@ def test_some_steps_of_a_corpus_are_what_they_were() -> None:
     some = taken(whole, np.array([2, 0]))
     assert some.keys == ("c", "a")
     assert len(some.group) < len(whole.group)
-    trained = train_layers(whole, np.arange(3), Effort(epochs=1, hidden=16))
+    trained = train_layers(whole, np.arange(3), Effort(epochs=1, hidden=16, cross=True))
     assert trained.predict(some, np.arange(2)) == pytest.approx(
         trained.predict(whole, np.array([2, 0])), rel=1e-5
     )

@@ -19,7 +19,7 @@ CORPUS = corpus_with(
 
 
 def tasks(folder: Path) -> list[Task]:
-    effort = Effort(epochs=2, steps_per_batch=1)
+    effort = Effort(epochs=2, steps_per_batch=1, cross=True)
     return [Task(np.arange(3) == i, effort, folder / f"without-{i}") for i in range(2)]
 
 

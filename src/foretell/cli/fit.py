@@ -61,7 +61,7 @@ def fit(
             help="Whether a network over the graph corrects the layer model.",
             rich_help_panel=_EFFORT,
         ),
-    ] = True,
+    ] = False,
     devices_out: Annotated[
         bool,
         typer.Option(

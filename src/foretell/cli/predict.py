@@ -244,7 +244,7 @@ def predict(
     predictor: Annotated[
         str,
         typer.Option(
-            help="scaledl (learned), scaledl-layers (no network over the graph), analytic, "
+            help="scaledl (learned), scaledl-graph (with a network over the graph), analytic, "
             "or a file of 'foretell calibrate', 'adapt' or 'fit'.",
             rich_help_panel=_OUTPUT,
         ),

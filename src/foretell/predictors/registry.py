@@ -68,12 +68,12 @@ def _analytic() -> Predictor:
     return AnalyticPredictor.shipped()
 
 
-def _scaledl(*, cross: bool) -> Predictor:
+def _scaledl(name: str) -> Predictor:
     from foretell.predictors.scaledl import ScaleDLPredictor
 
-    return ScaleDLPredictor.shipped(with_cross=cross)
+    return ScaleDLPredictor.shipped(name)
 
 
 register_predictor("analytic", _analytic)
-register_predictor("scaledl", functools.partial(_scaledl, cross=True))
-register_predictor("scaledl-layers", functools.partial(_scaledl, cross=False))
+for _name in ("scaledl", "scaledl-graph"):
+    register_predictor(_name, functools.partial(_scaledl, _name))

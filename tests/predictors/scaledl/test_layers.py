@@ -177,7 +177,7 @@ def test_training_finds_what_made_the_times() -> None:
         builder.add(table, count, setting, op_s, key=model, label=model)
     corpus = builder.build()
     rows = np.arange(len(corpus))
-    trained = train_layers(corpus, rows, Effort(epochs=150, steps_per_batch=8, cross=False))
+    trained = train_layers(corpus, rows, Effort(epochs=150, steps_per_batch=8))
     ratio = trained.predict(corpus, rows) / corpus.measured_s
     assert np.median(np.abs(ratio - 1)) < 0.1
 

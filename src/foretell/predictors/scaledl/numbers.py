@@ -70,6 +70,11 @@ class Ensemble:
     reference: Mapping[str, Floats]
     """Specification of the device the others are compared with, for "gpu" and "cpu"."""
 
+    @property
+    def has_cross(self) -> bool:
+        """Whether surroundings count."""
+        return self._cross is not None
+
     def log_seconds(
         self, table: OpTable, setting: Setting, context: Context | None = None
     ) -> Floats:

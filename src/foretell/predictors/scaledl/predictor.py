@@ -36,6 +36,8 @@ from foretell.predictors.scaledl.together import LAUNCHES_MATTER_FROM, Taught, j
 from foretell.predictors.scaledl.weights import Weights, load_weights, save_weights
 from foretell.workload import Workload
 
+SHIPPED = {"scaledl": "weights.safetensors", "scaledl-graph": "weights-graph.safetensors"}
+"""Weights that come with the package: layer models alone, and with the network over the graph."""
 FEW = "few"
 """What the card files steps of few models on a device under, instead of their mode."""
 EASY_HOST = "launches hardly matter"
@@ -50,12 +52,11 @@ class ScaleDLPredictor:
 
     weights: Weights
     name: str = "scaledl"
-    with_cross: bool = True
 
     @classmethod
-    def shipped(cls, *, with_cross: bool = True) -> ScaleDLPredictor:
-        """With the weights that come with the package."""
-        return cls(shipped_weights(), "scaledl" if with_cross else "scaledl-layers", with_cross)
+    def shipped(cls, name: str = "scaledl") -> ScaleDLPredictor:
+        """With weights that come with the package."""
+        return cls(_shipped_weights(SHIPPED[name]), name)
 
     @classmethod
     def load(cls, path: Path) -> ScaleDLPredictor:
@@ -64,7 +65,7 @@ class ScaleDLPredictor:
 
     def save(self, path: Path) -> None:
         """Write the weights that are used."""
-        save_weights(self.weights if self.with_cross else self.weights.without_cross(), path)
+        save_weights(self.weights, path)
 
     def fit(self, measurements: Iterable[Measurement]) -> ScaleDLPredictor:
         """Weights are fitted by 'foretell fit' and 'foretell adapt', not in passing."""
@@ -135,7 +136,7 @@ class ScaleDLPredictor:
         )
         setting = setting_of(recipe, device)
         ensemble = self.weights.ensemble
-        logs = ensemble.log_seconds(table, setting, table.context if self.with_cross else None)
+        logs = ensemble.log_seconds(table, setting, table.context if ensemble.has_cross else None)
         paces = self.weights.paces.get(device.id, np.zeros(len(GROUPS) + 1))
         return _Timed(
             table=table,
@@ -209,8 +210,7 @@ def _strange(card: Mapping[str, Any], workload: Workload, device: Device) -> str
 
 
 @functools.cache
-def shipped_weights() -> Weights:
-    """The weights that come with the package."""
-    file = resources.files("foretell.predictors.scaledl").joinpath("weights.safetensors")
+def _shipped_weights(file_name: str) -> Weights:
+    file = resources.files("foretell.predictors.scaledl").joinpath(file_name)
     with resources.as_file(file) as path:
         return load_weights(path)

@@ -52,7 +52,7 @@ class Effort:
     """How strongly what is told apart is drawn to nothing."""
     seed: int = 0
     hidden: int = 160
-    cross: bool = True
+    cross: bool = False
     """Whether surroundings count."""
 
 

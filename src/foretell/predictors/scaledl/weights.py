@@ -56,11 +56,6 @@ class Weights:
             machines={**self.machines, device: together},
         )
 
-    def without_cross(self) -> Weights:
-        """The layer models alone."""
-        members = [dataclasses.replace(m, cross=None) for m in self.ensemble.members]
-        return dataclasses.replace(self, ensemble=Ensemble(members, self.ensemble.reference))
-
 
 def save_weights(weights: Weights, path: Path) -> None:
     """Write all members and the card."""
