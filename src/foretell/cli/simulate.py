@@ -37,8 +37,8 @@ def simulate(
         Optional[str],
         typer.Option(
             "--format",
-            help="Of the log, if it is not recognised: csv, philly, swf, sacct, alibaba-2020, "
-            "alibaba-2023, helios, acme, gavel, pollux.",
+            help="Of the log, if it is not recognised: csv, cases, philly, swf, sacct, "
+            "alibaba-2020, alibaba-2023, helios, acme, gavel, pollux.",
             rich_help_panel=_JOBS,
         ),
     ] = None,
@@ -141,7 +141,8 @@ def simulate(
     """Play a log of jobs on a cluster under several policies and compare them.
 
     Logs of Philly, Helios, Acme, Alibaba, Slurm (sacct), the Standard Workload Format, Gavel,
-    Pollux and any CSV whose header names submission, duration and GPUs are recognised.
+    Pollux and any CSV whose header names submission, duration and GPUs are recognised. So are
+    JSON lines with a case of 'foretell predict' each, which are forecast for the cluster.
 
     [bold]foretell simulate jobs.csv --cluster 16x8xv100 --policy a-srpt,fifo,easy[/bold]
 
@@ -169,8 +170,6 @@ def simulate(
                 raise InputError(f"{option} {str(place)!r} must end in {end}")
     if workers is not None and workers < 1:
         raise InputError(f"--workers {workers} leaves nobody to do it: use 1 or more")
-    if contention and traffic == "none":
-        raise InputError("--contention needs jobs that say something: add --traffic typical")
     if html is not None:
         need_extra("matplotlib", "--html", "plot")
     names = tuple(name.strip() for name in policy.split(",") if name.strip())
@@ -199,8 +198,11 @@ def simulate(
         seeds=seeds,
         traffic=traffic,
     )
-    played_trace, left = plan.trace(plan.loads[0], 0)
     with shared_progress() as tell:
+        plan.forecast(lambda share: tell("forecasting", share))
+        played_trace, left = plan.trace(plan.loads[0], 0)
+        if contention and played_trace.is_silent:
+            raise InputError("--contention needs jobs that say something: add --traffic typical")
         results = list(
             sweep(plan, workers=workers, engine=engine, tell=lambda share: tell("playing", share))
         )

@@ -30,9 +30,9 @@ Fit = Callable[[Floats, Floats, int], Guesser]
 class Learned:
     """Iterations by trees, times the seconds an iteration takes on the fewest servers.
 
-    The trees say how much longer it will be than the last two of the most alike. They are fitted
-    only to jobs that ended before; until there are enough, the mean of the most alike counts, then
-    what the user said, then an hour.
+    Iterations that users state count. Else trees say how much longer it will be than the last two
+    of the most alike. They are fitted only to jobs that ended before; until there are enough, the
+    mean of the most alike counts, then the time limit, then an hour.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class Learned:
         """Of every job."""
         self._past = Recurrence(trace)
         self._limit_s = trace.limit_s.tolist()
+        self._stated, self._doubt = trace.stated.tolist(), trace.doubt.tolist()
         self._seed = seed
         self._asked: dict[int, list[float]] = {}
         """What was known of jobs that have not ended."""
@@ -73,6 +74,8 @@ class Learned:
         features = self._asked.get(number)
         if features is None:
             features = self._asked[number] = self._past.features(number)
+        if not math.isnan(self._stated[number]):
+            return Guess(math.log(self._stated[number]), self._doubt[number])
         if self._guesser is not None and features[LEVEL] >= 0:
             change = self._guesser.guess(features)
             return Guess(features[USUAL] + change.mean, change.deviation)

@@ -31,15 +31,16 @@ def trace_of(
 ) -> Trace:
     """Jobs in the order of `rows`, which is that of their arrival.
 
-    How long a job had its devices is how long it takes on the fewest servers; arrivals follow each
-    other `load` times as fast.
+    How long a job had its devices is how long it takes on the fewest servers, unless that was
+    forecast; arrivals follow each other `load` times as fast.
     """
     if traffic not in TRAFFIC:
         raise UnknownNameError("traffic", traffic, TRAFFIC, f"use one of {', '.join(TRAFFIC)}")
     if not 0 < load < float("inf"):
         raise InputError(f"load {load:g} must be above zero")
     shape_for, shapes = TRAFFIC[traffic], dict[Shape, int]()
-    shape = np.array([shapes.setdefault(shape_for(row), len(shapes)) for row in rows])
+    made = (row.shape or shape_for(row) for row in rows)
+    shape = np.array([shapes.setdefault(each, len(shapes)) for each in made])
     _check_sizes(rows, pools)
     least = _least_s(tuple(shapes), pools)
     texts: dict[str, int] = {}
@@ -50,7 +51,9 @@ def trace_of(
     return Trace(
         ids=[row.id for row in rows],
         arrival_s=arrival_s,
-        iterations=_column(rows, "duration_s") / least[shape],
+        iterations=_iterations(rows, least[shape]),
+        stated=_column(rows, "iterations"),
+        doubt=_column(rows, "doubt"),
         shapes=tuple(shapes),
         shape=shape,
         user=_filed([row.user for row in rows], texts),
@@ -62,6 +65,14 @@ def trace_of(
         devices_wanted=devices_wanted,
         wants=wants,
     )
+
+
+def _iterations(rows: Sequence[Row], each_s: Floats) -> Floats:
+    """As many as the log says, where it says how long a job took; else as many as forecast."""
+    forecast = np.array([row.is_forecast for row in rows], dtype=np.bool_)
+    logged = _column(rows, "duration_s") / each_s
+    found: Floats = np.where(forecast, _column(rows, "iterations"), logged)
+    return found
 
 
 def _column(rows: Sequence[Row], name: str) -> Floats:

@@ -6,7 +6,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from foretell.cluster import Cluster
+from foretell.cluster import Cluster, NodeGroup
 from foretell.schedule.pace import Wires
 
 Share = tuple[tuple[int, int], ...]
@@ -24,6 +24,8 @@ class PoolSpec:
     wires: Wires
     speed: float = 1.0
     """Of its devices, relative to those that jobs state their compute for."""
+    nodes: NodeGroup | None = None
+    """What its servers are, where somebody said it: forecasts need to know."""
 
     @property
     def devices(self) -> int:
@@ -47,6 +49,7 @@ def pools_of(cluster: Cluster) -> tuple[PoolSpec, ...]:
                     group.network_link.bandwidth_bytes_per_s * group.nics_per_node,
                 ),
                 speed=max(group.device.peak_flops_per_s.values()) / usual,
+                nodes=group,
             )
         )
         first += group.count

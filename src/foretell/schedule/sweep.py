@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from foretell.errors import InputError, MissingExtraError, UnknownNameError
+from foretell.schedule.forecast import forecast_rows
 from foretell.schedule.generate import PREFIX, Recipe, rows_generated
 from foretell.schedule.log import trace_of
 from foretell.schedule.play import Played, Setup, check_policy, play
@@ -46,7 +47,7 @@ class Source:
         if self.is_generated:
             recipe = Recipe.parse(self.text.removeprefix(PREFIX))
             return rows_generated(recipe, devices, seed)[: self.most], []
-        rows, left = read_log(Path(self.text), self.log_format, self.unit_s)
+        rows, left = _read(self)
         return rows[: self.most], left
 
 
@@ -73,6 +74,11 @@ class Plan:
         """All of them."""
         ways = itertools.product(self.loads, range(self.seeds), self.policies)
         return [Run(policy, load, seed) for load, seed, policy in ways]
+
+    def forecast(self, tell: Tell) -> None:
+        """Forecast the jobs of a log that say what they train; traces do not have to, then."""
+        if not self.source.is_generated:
+            forecast_rows(self.source.rows(0, 0)[0], self.setup.pools, tell)
 
     def trace(self, load: float, seed: int) -> tuple[Trace, list[Left]]:
         """The jobs of a run, and lines of the log that are none; the last one is kept."""
@@ -140,6 +146,11 @@ def _apart(task: tuple[Plan, Run]) -> Result:
 
 
 @lru_cache(maxsize=1)
+def _read(source: Source) -> tuple[list[Row], list[Left]]:
+    return read_log(Path(source.text), source.log_format, source.unit_s)
+
+
+@lru_cache(maxsize=1)
 def _trace(plan: Plan, load: float, seed: int) -> tuple[Trace, list[Left]]:
     devices = sum(spec.devices for spec in plan.setup.pools)
     rows, left = plan.source.rows(devices, seed)
@@ -151,6 +162,13 @@ def _trace(plan: Plan, load: float, seed: int) -> tuple[Trace, list[Left]]:
             *(Left(row.line, f"needs {row.devices} devices", malformed=False) for row in large),
         ]
         rows = [row for row in rows if row.devices <= most]
+    rows, cannot = forecast_rows(rows, plan.setup.pools)
+    if not rows:
+        raise InputError(
+            f"no job of {plan.source.text!r} can run on the cluster; line {cannot[0].line}: "
+            f"{cannot[0].reason}"
+        )
+    left = [*left, *cannot]
     return trace_of(rows, plan.setup.pools, plan.traffic, load), left
 
 

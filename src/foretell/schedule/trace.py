@@ -24,6 +24,10 @@ class Trace:
     arrival_s: Floats
     iterations: Floats
     """How many it runs in the end, which nobody knows before."""
+    stated: Floats = field(default_factory=lambda: np.zeros(0))
+    """How many it should run by what its user says; no number where nobody says it."""
+    doubt: Floats = field(default_factory=lambda: np.zeros(0))
+    """Deviation of the logarithm of how long those take, where a forecast says it."""
     shapes: tuple[Shape, ...]
     shape: Ints
     """Of each job, index into `shapes`."""
@@ -45,6 +49,8 @@ class Trace:
     def __post_init__(self) -> None:
         count = len(self.ids)
         usual = {
+            "stated": np.nan,
+            "doubt": 0.0,
             "user": NONE,
             "group": NONE,
             "name": NONE,
@@ -67,6 +73,11 @@ class Trace:
         """How many each job needs."""
         each = np.array([shape.devices for shape in self.shapes], dtype=np.int64)
         return each[self.shape]
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing is known of what devices tell each other."""
+        return all(not len(s.flow_edges) and not len(s.ring_edges) for s in self.shapes)
 
     def _check(self) -> None:
         if not len(self):

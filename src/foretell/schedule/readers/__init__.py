@@ -8,6 +8,7 @@ from typing import Protocol
 
 from foretell.errors import InputError, UnknownNameError
 from foretell.schedule.readers.alibaba import Alibaba2020
+from foretell.schedule.readers.cases import Cases
 from foretell.schedule.readers.gavel import Gavel
 from foretell.schedule.readers.headed import ACME, ALIBABA_2023, HELIOS, PLAIN
 from foretell.schedule.readers.philly import Philly
@@ -35,6 +36,7 @@ class Reader(Protocol):
 
 FORMATS: Mapping[str, Reader] = {
     "alibaba-2020": Alibaba2020(),
+    "cases": Cases(),
     "philly": Philly(),
     "swf": Swf(),
     "sacct": Sacct(),

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from foretell.api import Case
+from foretell.schedule.shape import Shape
+
 _LONGEST_SHOWN = 60
 
 
@@ -20,7 +23,7 @@ class Row:
     submit_s: float
     """Since any fixed time."""
     duration_s: float
-    """How long it had its devices."""
+    """How long it had its devices; no number where that is to be forecast."""
     devices: int
     user: str = ""
     group: str = ""
@@ -32,6 +35,19 @@ class Row:
     """On the same clock as submit_s."""
     device: str = ""
     """The kind it asks for; any will do if empty."""
+    case: Case | None = None
+    """What it trains, if that is known."""
+    shape: Shape | None = None
+    """What its devices do, once that is forecast."""
+    iterations: float = math.nan
+    """How many it should run, once that is forecast."""
+    doubt: float = 0.0
+    """Deviation of the logarithm of how long it takes, by the forecast's interval."""
+
+    @property
+    def is_forecast(self) -> bool:
+        """Whether nobody says how long it is, only what it trains."""
+        return self.case is not None and math.isnan(self.duration_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +89,7 @@ def checked(row: Row) -> Row:
         raise NoJob("ran for no time")
     if row.devices < 0:
         raise BadRow(f"{row.devices} devices: a job needs 1 or more")
-    if not 0 < row.duration_s < math.inf:
+    if not 0 < row.duration_s < math.inf and not row.is_forecast:
         raise BadRow(f"duration {row.duration_s:g} s: it must be above zero")
     if not math.isfinite(row.submit_s):
         raise BadRow(f"submitted at {row.submit_s}: it must be a time")

@@ -43,6 +43,17 @@ def delimiter_of(header: str) -> str:
     return max(_DELIMITERS, key=header.count)
 
 
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Line numbers and lines, without empty ones."""
+    with open_text(path) as stream:
+        try:
+            for number, line in enumerate(stream, start=1):
+                if text := line.strip():
+                    yield number, text
+        except (OSError, EOFError, UnicodeDecodeError) as error:
+            raise _unreadable(path, error) from error
+
+
 def cells_of(path: Path, delimiter: str) -> Iterator[tuple[int, Sequence[str]]]:
     """Line numbers and cells, without empty lines."""
     with open_text(path) as stream:
