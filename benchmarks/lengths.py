@@ -28,7 +28,7 @@ from foretell.schedule.sizes import Sizes
 from foretell.schedule.trace import Trace
 
 _LEARN = 1000
-_Z90 = 1.645
+_EDGES = (0.05, 0.95)
 _LOGS = ("philly", "nasa", "alibaba-2023", "generated")
 _COLUMNS = ("log", "lengths", "jobs", "median_factor", "p90_factor", "within_2", "rank", "covered")
 
@@ -92,7 +92,7 @@ def _replayed(trace: Trace, sizes: Sizes) -> Iterator[tuple[float, float]]:
         )
         held = np.nan
         if isinstance(sizes, Learned):
-            low, high = (sizes.quantile_s(job, z) for z in (-_Z90, _Z90))
+            low, high = (sizes.quantile_s(job, share) for share in _EDGES)
             held = float(low <= trace.iterations[number] <= high)
         yield max(sizes.predicted_s(job), 1.0), held
         heapq.heappush(ends, (arrival_s + float(trace.iterations[number]), number, job))

@@ -103,7 +103,7 @@ def test_quantiles_widen_with_what_is_not_known() -> None:
             sizes.predicted_s(job)
             sizes.learn(job, float(trace.iterations[number]))
         job = job_of(trace, 550)
-        reach.append(sizes.quantile_s(job, 1.645) / sizes.quantile_s(job, -1.645))
+        reach.append(sizes.quantile_s(job, 0.95) / sizes.quantile_s(job, 0.05))
     assert reach[1] > 2 * reach[0] > 2
 
 
@@ -112,7 +112,7 @@ def test_intervals_of_lengths_hold_about_as_often_as_they_say() -> None:
     sizes, inside = Learned(trace, np.ones(len(trace))), []
     for number in range(len(trace)):
         job = job_of(trace, number)
-        low, high = sizes.quantile_s(job, -1.645), sizes.quantile_s(job, 1.645)
+        low, high = sizes.quantile_s(job, 0.05), sizes.quantile_s(job, 0.95)
         inside.append(low <= trace.iterations[number] <= high)
         sizes.learn(job, float(trace.iterations[number]))
     assert 0.8 < np.mean(inside[300:]) < 0.97
@@ -140,18 +140,18 @@ def test_the_truth_is_what_is_left() -> None:
     assert 0 < sizes.left_s(job_of(trace, 0, done_s=100.0)) < 1e-6
 
 
-def test_walking_trees_is_what_scikit_learn_does() -> None:
-    from sklearn.ensemble import RandomForestRegressor
-
-    from foretell.schedule.forest import _listed
-
+def test_forests_say_what_the_jobs_in_their_leaves_did() -> None:
+    """Two kinds of jobs, each half short and half long: both are known, and nothing between."""
     draw = np.random.default_rng(0)
-    rows, targets = draw.normal(size=(400, 5)), draw.normal(size=400)
-    fitted = RandomForestRegressor(n_estimators=7, random_state=0).fit(rows, targets)
-    forest = Forest([_listed(each.tree_) for each in fitted.estimators_])
-    asked = rows[:50].astype(np.float32).astype(np.float64)
-    said = [forest.guess(row.tolist()).mean for row in asked]
-    assert said == pytest.approx(fitted.predict(asked).tolist())
+    kind = draw.integers(0, 2, 4000)
+    targets = 10.0 * kind + 2.0 * draw.integers(0, 2, 4000) + draw.normal(0, 0.01, 4000)
+    rows = np.stack([kind, draw.normal(size=4000)], 1).astype(np.float64)
+    forest = Forest.fitted(rows, targets, seed=0)
+    for which in (0, 1):
+        said = np.array(forest.guess([which, 0.0])) - 10.0 * which
+        assert (np.diff(said) >= 0).all()
+        assert said[:6] == pytest.approx(0.0, abs=0.2)
+        assert said[-6:] == pytest.approx(2.0, abs=0.2)
 
 
 def test_walking_boosted_trees_is_what_scikit_learn_does() -> None:
@@ -166,8 +166,21 @@ def test_walking_boosted_trees_is_what_scikit_learn_does() -> None:
     ).fit(rows, targets)
     boosted = Boosted(0.0, [_listed(each.tree_) for each in fitted.estimators_[:, 0]], 1.0)
     asked = rows[:50].astype(np.float32).astype(np.float64)
-    said = [boosted.guess(row.tolist()).mean for row in asked]
+    said = [boosted.middle(row.tolist()) for row in asked]
     assert said == pytest.approx(fitted.predict(asked).tolist())
+
+
+def test_a_new_name_is_judged_by_other_new_names() -> None:
+    """Of ninety-nine short jobs of one name and a long one of another, a third name learns both."""
+    lengths = [100.0] * 50 + [1e6] + [100.0] * 49 + [1.0]
+    trace = trace_of([(float(i), 1, length) for i, length in enumerate(lengths)])
+    name = np.array([0] * 50 + [1] + [0] * 49 + [2])
+    trace = dataclasses.replace(trace, texts=("a", "b", "c"), name=name)
+    sizes = Learned(trace, np.ones(101))
+    for number in range(100):
+        sizes.predicted_s(job_of(trace, number))
+        sizes.learn(job_of(trace, number), lengths[number])
+    assert sizes.predicted_s(job_of(trace, 100)) == pytest.approx(1e4)
 
 
 def test_features_have_names() -> None:

@@ -14,20 +14,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from foretell.graph.graph import Floats
+from foretell.schedule.guess import COUNT, SHARES, Guess, normal
 
 _TREES, _DEEPEST, _LEAF = 24, 12, 50
 _ROWS_PER_TREE = 6000
 _STEPS, _RATE, _STEP_DEEPEST = 120, 0.08, 5
 _JUDGED = 0.2
 """Of the rows, the last ones: kept to see how far boosted trees are off."""
-
-
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """A normal distribution."""
-
-    mean: float
-    deviation: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +31,7 @@ class _Tree:
     threshold: list[float]
     left: list[int]
     right: list[int]
-    says: list[float]
-    variance: list[float]
+    says: list[Any]
 
     def leaf(self, row: Sequence[float]) -> int:
         """Where a row ends."""
@@ -54,11 +46,11 @@ class Guesser(Protocol):
     """Says how long a job is from what is known of it."""
 
     def guess(self, row: Sequence[float]) -> Guess:
-        """The logarithm of its iterations."""
+        """Equally likely logarithms."""
 
 
 class Forest:
-    """Fitted trees; leaves say medians, which what runs once differently does not move."""
+    """Fitted trees; leaves know what the jobs in them did, the short and the long ones."""
 
     def __init__(self, trees: Sequence[_Tree]) -> None:
         self._trees = trees
@@ -76,20 +68,15 @@ class Forest:
             max_samples=min(1.0, _ROWS_PER_TREE / len(rows)),
             random_state=seed,
         ).fit(rows, targets)
-        return cls([_of_medians(each.tree_, rows, targets) for each in forest.estimators_])
+        return cls([_of_shares(each.tree_, rows, targets) for each in forest.estimators_])
 
     def guess(self, row: Sequence[float]) -> Guess:
-        """Of a single row: the mean of all trees, and how far they and their leaves spread."""
-        total = squares = inside = 0.0
+        """Of a single row: each value is the mean of what the trees say."""
+        total = np.zeros(COUNT)
         for tree in self._trees:
-            node = tree.leaf(row)
-            said = tree.says[node]
-            total += said
-            squares += said * said
-            inside += tree.variance[node]
-        count = len(self._trees)
-        mean = total / count
-        return Guess(mean, math.sqrt(max(0.0, squares / count - mean * mean + inside / count)))
+            total += tree.says[tree.leaf(row)]
+        found: list[float] = (total / len(self._trees)).tolist()
+        return found
 
 
 class Boosted:
@@ -104,7 +91,7 @@ class Boosted:
         judged = max(1, round(_JUDGED * len(rows)))
         earlier = cls._of(rows[:-judged], targets[:-judged], seed, math.nan)
         off = [
-            earlier.guess(row).mean - target
+            earlier.middle(row) - target
             for row, target in zip(rows[-judged:].tolist(), targets[-judged:], strict=True)
         ]
         return cls._of(rows, targets, seed, float(np.sqrt(np.mean(np.square(off)))))
@@ -129,16 +116,21 @@ class Boosted:
 
     def guess(self, row: Sequence[float]) -> Guess:
         """Of a single row; every one is as uncertain as the next."""
-        said = sum(tree.says[tree.leaf(row)] for tree in self._trees)
-        return Guess(self._start + _RATE * said, self._deviation)
+        return normal(self.middle(row), self._deviation)
+
+    def middle(self, row: Sequence[float]) -> float:
+        """What is most likely."""
+        said: float = sum(tree.says[tree.leaf(row)] for tree in self._trees)
+        return self._start + _RATE * said
 
 
-def _of_medians(tree: Any, rows: Floats, targets: Floats) -> _Tree:
+def _of_shares(tree: Any, rows: Floats, targets: Floats) -> _Tree:
+    """With as many values in every leaf as a guess has."""
     found, leaf = _listed(tree), tree.apply(rows.astype(np.float32))
     order = np.argsort(leaf, kind="stable")
     leaves, first = np.unique(leaf[order], return_index=True)
     for node, inside in zip(leaves.tolist(), np.split(targets[order], first[1:]), strict=True):
-        found.says[node] = float(np.median(inside))
+        found.says[node] = np.quantile(inside, SHARES)
     return found
 
 
@@ -149,5 +141,4 @@ def _listed(tree: Any) -> _Tree:
         tree.children_left.tolist(),
         tree.children_right.tolist(),
         tree.value[:, 0, 0].tolist(),
-        tree.impurity.tolist(),
     )

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import numpy as np
 
 from foretell.graph.graph import Floats
-from foretell.schedule.forest import Forest, Guess, Guesser
-from foretell.schedule.gittins import left_s
+from foretell.schedule.forest import Forest, Guesser
+from foretell.schedule.guess import Guess, left_s, median, normal, quantile
 from foretell.schedule.job import Job
 from foretell.schedule.recurrence import FEATURES, LEVEL, USUAL, Recurrence
 from foretell.schedule.trace import Trace
 
-_FIRST_FIT = 100
+_FIRST_FIT = 500
 """Jobs that must have ended before trees say anything."""
 _GROWTH = 1.4
 """By which the number of ended jobs grows between two fits."""
@@ -32,7 +32,8 @@ class Learned:
 
     Iterations that users state count. Else trees say how much longer it will be than the last two
     of the most alike. They are fitted only to jobs that ended before; until there are enough, the
-    mean of the most alike counts, then the time limit, then an hour.
+    mean of the most alike counts, as far apart as the like were so far, then the time limit, then
+    an hour.
     """
 
     def __init__(
@@ -46,7 +47,8 @@ class Learned:
         self._seed = seed
         self._asked: dict[int, list[float]] = {}
         """What was known of jobs that have not ended."""
-        self._said: dict[int, Guess] = {}
+        self._likely_s: dict[int, Guess] = {}
+        """Lengths of the same."""
         self._rows = array("d")
         self._targets = array("d")
         self._fit = fit
@@ -55,47 +57,45 @@ class Learned:
 
     def predicted_s(self, job: Job) -> float:
         """The median."""
-        return math.exp(self.guess(job).mean) * self._iteration_s[job.number]
+        return median(self.likely_s(job))
 
-    def quantile_s(self, job: Job, deviations: float) -> float:
-        """So many deviations above the median."""
-        guess = self.guess(job)
-        return math.exp(guess.mean + deviations * guess.deviation) * self._iteration_s[job.number]
-
-    def guess(self, job: Job) -> Guess:
-        """The logarithm of the iterations of a job, as it was when it was submitted."""
-        number = job.number
-        if number in self._said:
-            return self._said[number]
-        guess = self._said[number] = self._new_guess(number)
-        return guess
-
-    def _new_guess(self, number: int) -> Guess:
-        features = self._asked.get(number)
-        if features is None:
-            features = self._asked[number] = self._past.features(number)
-        if not math.isnan(self._stated[number]):
-            return Guess(math.log(self._stated[number]), self._doubt[number])
-        if self._guesser is not None and features[LEVEL] >= 0:
-            change = self._guesser.guess(features)
-            return Guess(features[USUAL] + change.mean, change.deviation)
-        closest = next(self._past.pasts(number), None)
-        if closest is not None:
-            return Guess(closest.mean, max(closest.deviation, 1 / closest.count))
-        said_s = min(self._limit_s[number], _NO_IDEA_S)
-        return Guess(math.log(said_s / self._iteration_s[number]), _NO_IDEA_SPREAD)
+    def quantile_s(self, job: Job, share: float) -> float:
+        """The length that it does not reach with that chance."""
+        return quantile(self.likely_s(job), share)
 
     def left_s(self, job: Job) -> float:
-        """By the Gittins index of what is known of its length."""
-        guess = self.guess(job)
-        median_s = math.exp(guess.mean) * self._iteration_s[job.number]
-        return left_s(median_s, guess.deviation, job.done_s)
+        """The mean of what is left of all lengths that are not past."""
+        return left_s(self.likely_s(job), job.done_s)
+
+    def likely_s(self, job: Job) -> Guess:
+        """Equally likely lengths of a job, as it was when it was submitted."""
+        number = job.number
+        found = self._likely_s.get(number)
+        if found is None:
+            each_s = self._iteration_s[number]
+            found = [math.exp(log) * each_s for log in self._guess(number)]
+            self._likely_s[number] = found
+        return found
+
+    def _guess(self, number: int) -> Guess:
+        """Logarithms of its iterations."""
+        features = self._asked[number] = self._past.features(number)
+        if not math.isnan(self._stated[number]):
+            return normal(math.log(self._stated[number]), self._doubt[number])
+        if self._guesser is not None and features[LEVEL] >= 0:
+            usual = features[USUAL]
+            return [usual + change for change in self._guesser.guess(features)]
+        closest = next(self._past.pasts(number), None)
+        if closest is not None:
+            return normal(closest[1].mean, self._past.doubt(*closest))
+        said_s = min(self._limit_s[number], _NO_IDEA_S)
+        return normal(math.log(said_s / self._iteration_s[number]), _NO_IDEA_SPREAD)
 
     def learn(self, job: Job, took_s: float) -> None:
         """One more job that ended; now and then, new trees."""
         log_length = math.log(took_s / self._iteration_s[job.number])
         features = self._asked.pop(job.number)
-        self._said.pop(job.number, None)
+        self._likely_s.pop(job.number, None)
         self._past.add(job.number, log_length)
         if features[LEVEL] < 0:
             return

@@ -14,6 +14,11 @@ _REMEMBERED = 64
 """Lengths that a level remembers one by one."""
 _DAY_S, _WEEK_DAYS = 86_400.0, 7
 _UNKNOWN = -1.0
+_FIRST, _SIZE, _ANY = 7, 8, 9
+"""Levels of likeness that say nothing of who runs what: first jobs of their name (or of their user,
+where jobs have no names), jobs of equal size, all."""
+_APART = 1.0
+"""Mean square by which logarithms of jobs are taken to differ from those before, to begin with."""
 Key = tuple[int, ...]
 
 
@@ -90,6 +95,8 @@ class Recurrence:
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._past: dict[Key, Past] = {}
+        self._apart: dict[int, tuple[float, int]] = {}
+        """By level: sum of squares by which jobs differed from the mean before them; how many."""
         columns = (trace.user, trace.group, trace.name, trace.devices)
         self._columns = [array("q", column.tolist()) for column in columns]
         self._limit_s = trace.limit_s.tolist()
@@ -99,13 +106,18 @@ class Recurrence:
         """Of a job, the closest first; keys of what is not known are left out."""
         user, group, name, devices = (column[number] for column in self._columns)
         found: list[Key] = []
-        if name != NONE:
-            found += [(0, user, group, name, devices), (1, user, name), (2, name)]
+        own: Key | None = None
         if user != NONE:
-            found += [(3, user, devices), (4, user)]
+            own = (4, user)
+            found += [(3, user, devices), own]
+        if name != NONE:
+            own = (2, name)
+            found = [(0, user, group, name, devices), (1, user, name), own, *found]
         if group != NONE:
             found += [(5, group, devices), (6, group)]
-        return [*found, (7, devices), (8,)]
+        if own is not None and own not in self._past:
+            found.append((_FIRST,))
+        return [*found, (_SIZE, devices), (_ANY,)]
 
     def add(self, number: int, log_length: float) -> None:
         """A job has ended."""
@@ -113,19 +125,31 @@ class Recurrence:
             past = self._past.get(key)
             if past is None:
                 past = self._past[key] = Past()
+            else:
+                squares, count = self._apart.get(key[0], (_APART, 1))
+                self._apart[key[0]] = squares + (log_length - past.mean) ** 2, count + 1
             past.add(log_length)
 
-    def pasts(self, number: int) -> Iterator[Past]:
-        """Jobs like this one that have ended, the most alike first."""
+    def pasts(self, number: int) -> Iterator[tuple[int, Past]]:
+        """Jobs like this one that have ended and how alike they are, the most alike first."""
         for key in self.keys(number):
             if (past := self._past.get(key)) is not None:
-                yield past
+                yield key[0], past
+
+    def doubt(self, level: int, past: Past) -> float:
+        """By how much the next one's logarithm differs from the mean of these.
+
+        They are few: how far others of this likeness were apart counts as one more of them.
+        """
+        squares, count = self._apart.get(level, (_APART, 1))
+        spread = (past.count * past.deviation**2 + squares / count) / (past.count + 1)
+        return math.sqrt(spread * (1 + 1 / past.count))
 
     def features(self, number: int) -> list[float]:
         """What is known of a job when it is submitted, in the order of FEATURES."""
         user, group, _, devices = (column[number] for column in self._columns)
         limit_s, arrival_s = self._limit_s[number], self._arrival_s[number]
-        closest = next(self._at_levels(number), None)
+        closest = next(self.pasts(number), None)
         found = [
             math.log(devices),
             math.log(limit_s) if limit_s < math.inf else _UNKNOWN,
@@ -134,14 +158,9 @@ class Recurrence:
             _UNKNOWN if closest is None else float(closest[0]),
             *_told(None if closest is None else closest[1]),
         ]
-        for key in ((4, user), (6, group), (7, devices)):
+        for key in ((4, user), (6, group), (_SIZE, devices)):
             found += _told(self._past.get(key))
         return found
-
-    def _at_levels(self, number: int) -> Iterator[tuple[int, Past]]:
-        for key in self.keys(number):
-            if (past := self._past.get(key)) is not None:
-                yield key[0], past
 
 
 def _told(past: Past | None) -> tuple[float, ...]:

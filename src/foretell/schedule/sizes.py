@@ -125,7 +125,8 @@ class LikeThose(Doubling):
         closest = next(self._past.pasts(job.number), None)
         if closest is None:
             return _NO_IDEA_S
-        lengths = [math.exp(each) for each in list(closest.latest)[-self._last :]]
+        _, past = closest
+        lengths = [math.exp(each) for each in list(past.latest)[-self._last :]]
         return sum(lengths) / len(lengths)
 
     def learn(self, job: Job, took_s: float) -> None:
