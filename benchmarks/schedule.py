@@ -71,7 +71,7 @@ LOGS = {
     "nasa": Log("16x8xv100", "swf", "NASA-iPSC-1993-3.1-cln.swf.gz", ("none", "typical")),
     "alibaba-2023": Log("4x8xv100", "alibaba_gpu", "v2023/openb_pod_list_default.csv.gz"),
     "pollux": Log("16x4xt4", "pollux", "benchmark/workloads/workload-{}.csv", ("none", "typical")),
-    "generated": Log("16x8xv100", traffics=("none", "typical"), jobs=4000),
+    "generated": Log("16x8xv100", traffics=("none", "typical"), jobs=2000),
 }
 
 

@@ -16,7 +16,8 @@ _SAVED_S = 3600.0
 class Elders:
     """Who is old: those that fit a share of the devices in the order of arrival, at least one.
 
-    They are owed that share of all device-time, and insist while they have not had it.
+    They are owed that share of all device-time and all that idles, and insist while they have not
+    had it. A job as large as the cluster never finds it idle as a whole, so what idles adds up.
     """
 
     def __init__(self, share: float) -> None:
@@ -28,6 +29,8 @@ class Elders:
         """Devices that all who are old need."""
         self._running = 0
         """Those of them that they have."""
+        self._idle = 0
+        """Devices that nobody has."""
         self._owed_device_s = 0.0
         self._at_s = 0.0
         self._insist = False
@@ -67,7 +70,7 @@ class Elders:
         """Until now, on so many devices: whether they insist. `running` jobs have devices."""
         paid = self._share * devices
         most = max(_SAVED_S * paid, _TURN_S * self._held)
-        self._owed_device_s += (paid - self._running) * (now_s - self._at_s)
+        self._owed_device_s += (paid + self._idle - self._running) * (now_s - self._at_s)
         self._owed_device_s = min(self._owed_device_s, most)
         self._at_s = now_s
         self._grow(paid, running)
@@ -77,9 +80,10 @@ class Elders:
             self._insist = bool(self._old)
         return self._insist
 
-    def insist_at_s(self, devices: int) -> float:
-        """When they will again, if nothing changes."""
-        gained = self._share * devices - self._running
+    def insist_at_s(self, devices: int, idle: int) -> float:
+        """When they will again, if nothing changes and so many devices idle."""
+        self._idle = idle
+        gained = self._share * devices + idle - self._running
         if self._insist or not self._old or gained <= 0:
             return float("inf")
         return self._at_s + max(_SOON_S, (_TURN_S * self._held - self._owed_device_s) / gained)

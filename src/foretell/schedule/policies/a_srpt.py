@@ -1,8 +1,8 @@
 """A-SRPT on a cluster that can stop jobs: the default.
 
 The single machine of the paper would work on the job with least work left, devices times time. Here
-the cluster itself is that machine, and what is left is what the forecast's distribution says it is
-worth (see gittins.py). The oldest jobs are served in any case.
+the cluster itself is that machine, and what is left is the mean over all lengths that the job may
+still have. The oldest jobs are served in any case.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _TRIED = 8
 class ASrpt:
     """Works on what is nearest to its end, as the single machine would, at the price of restarts.
 
-    A waiting job stops running ones that have much more work left. The oldest jobs are owed a share
-    of all device-time and insist on it, so whatever is predicted, nobody waits for ever.
+    Who waits with least work is first, and stops running jobs that need much longer. The oldest
+    are owed a share of all device-time and insist on it, so whatever is predicted, nobody waits for
+    ever.
     """
 
     name = "a-srpt"
@@ -33,15 +34,15 @@ class ASrpt:
         self, much: float = 1.5, share_of_oldest: float = 0.05, least_turn_s: float = 300.0
     ) -> None:
         self._much = much
-        """How many times as much work a job must have left as one that stops it."""
+        """How many times as long a job must still need as one that stops it."""
         self._least_turn_s = least_turn_s
         """How long a job runs before anybody but the oldest stops it."""
         self._waiting = SizedQueue()
         self._working = Working()
         self._elders = Elders(share_of_oldest)
         self._known: set[int] = set()
-        self._work: dict[int, float] = {}
-        """Device-seconds that each job that waits is expected to need."""
+        self._left_s: dict[int, float] = {}
+        """How long each job that waits is expected to need."""
         self._turn_s: dict[int, float] = {}
         """When each job was given its devices."""
 
@@ -61,7 +62,7 @@ class ASrpt:
         self._elders.ended(job)
         self._waiting.remove(job)
         self._turn_s.pop(job.number, None)
-        self._work.pop(job.number, None)
+        self._left_s.pop(job.number, None)
 
     def decide(self, site: Site) -> float:
         """The oldest if they insist, then whoever has least work left."""
@@ -76,22 +77,25 @@ class ASrpt:
                 self._waiting.remove(first)
                 blocked.append(first)
         for each in blocked:
-            self._waiting.add(each, self._work[each.number])
-        if not len(self._waiting):
-            return math.inf
-        return min(again_s, self._elders.insist_at_s(site.devices))
+            self._queue(each)
+        insist_at_s = self._elders.insist_at_s(site.devices, site.free_devices)
+        return min(again_s, insist_at_s) if len(self._waiting) else math.inf
 
     def _most_devices(self, blocked: Sequence[Job], site: Site) -> float:
         """How many a job may need to be tried: those that are free, once stopping leads nowhere."""
         if not blocked:
             return math.inf
         most, _ = next(self._working.most_left_first(site.now_s), (0.0, None))
-        leads_somewhere = most >= self._much * self._work[blocked[-1].number]
+        leads_somewhere = most >= self._much * self._left_s[blocked[-1].number]
         return math.inf if leads_somewhere and len(blocked) < _TRIED else site.free_devices
 
     def _wait(self, job: Job, site: Site) -> None:
-        work = self._work[job.number] = site.remaining_s(job) * job.devices
-        self._waiting.add(job, work)
+        self._left_s[job.number] = site.remaining_s(job)
+        self._queue(job)
+
+    def _queue(self, job: Job) -> None:
+        """By work."""
+        self._waiting.add(job, self._left_s[job.number] * job.devices)
 
     def _start(self, job: Job, site: Site) -> bool:
         offer = site.offer(job)
@@ -128,11 +132,11 @@ class ASrpt:
         return True
 
     def _victims(self, job: Job, site: Site, *, old: bool) -> Iterator[Job]:
-        """Running jobs that it may stop, those with most work left first."""
-        least = 0.0 if old else self._much * self._work[job.number]
+        """Running jobs that it may stop, those that need longest first."""
+        least_s = 0.0 if old else self._much * self._left_s[job.number]
         began_s = math.inf if old else site.now_s - self._least_turn_s
-        for left, victim in self._working.most_left_first(site.now_s):
-            if left < least:
+        for left_s, victim in self._working.most_left_first(site.now_s):
+            if left_s < least_s:
                 return
             long_enough = self._turn_s[victim.number] <= began_s
             if victim.preemptible and long_enough and not self._elders.protects(victim):

@@ -29,7 +29,7 @@ class ShortestRemaining(Preemptive):
     def victims(self, job: Job, site: Site) -> Iterator[Job]:
         """Those with much more left, the longest first."""
         least_s = self._much * site.remaining_s(job)
-        for left_s, longer in self._working.most_left_first(site.now_s, as_work=False):
+        for left_s, longer in self._working.most_left_first(site.now_s):
             if left_s <= least_s:
                 return
             if longer.preemptible:
