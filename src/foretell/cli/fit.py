@@ -46,7 +46,7 @@ def fit(
         int,
         typer.Option(
             parser=whole_number,
-            help="Fits without each part. The mean of all fits is the forecast.",
+            help="Fits without each part, judged by their mean; the first of each are kept.",
             rich_help_panel=_EFFORT,
         ),
     ] = 1,

@@ -66,7 +66,7 @@ class Plan:
     """Stores or .parquet files of 'foretell measure'."""
     folds: int = 5
     seeds: int = 1
-    """Members without each fold, whose mean is judged by it."""
+    """Members without each fold, whose mean is judged by it; those of the first seed are shipped."""
     effort: Effort = field(default_factory=Effort)
     devices_out: bool = True
     """Whether to leave every device out once, for the interval of new ones."""
@@ -155,9 +155,8 @@ def fit(plan: Plan, tell: Tell) -> tuple[Weights, Ledger]:
         "groups": _groups(corpus),
         "spreads": spreads_of(ledger),
     }
-    weights = Weights(
-        Ensemble(list(members), references()), card, seen_cells(corpus, np.arange(len(corpus)))
-    )
+    shipped = Ensemble(list(members[: plan.folds]), references())
+    weights = Weights(shipped, card, seen_cells(corpus, np.arange(len(corpus))))
     return _with_jobs(weights, plan, tell), ledger
 
 
