@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -54,6 +55,10 @@ class Site(Protocol):
     now_s: float
 
     @property
+    def restart_s(self) -> float:
+        """What a job loses when it goes on after it was stopped."""
+
+    @property
     def devices(self) -> int:
         """That work at the moment, free or not."""
 
@@ -61,8 +66,11 @@ class Site(Protocol):
     def free_devices(self) -> int:
         """Of all pools."""
 
-    def offer(self, job: Job) -> Offer | None:
-        """Where it would go now, best place first; None if there is no room for it."""
+    def offer(self, job: Job, without: Collection[Job] = ()) -> Offer | None:
+        """Where it would go now, best place first, if some that run were gone; None: no room."""
+
+    def free_by_server(self, pool: int) -> Iterable[tuple[int, int]]:
+        """(server, free devices) of those of a pool that have any."""
 
     def start(self, job: Job, offer: Offer) -> None:
         """Give a job devices."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from foretell.errors import InputError
@@ -101,6 +101,11 @@ class Simulation:
     # What policies see.
 
     @property
+    def restart_s(self) -> float:
+        """What a job loses when it goes on after it was stopped."""
+        return self._rules.restart_s
+
+    @property
     def devices(self) -> int:
         """That work at the moment, free or not."""
         return sum(pool.devices_up for pool in self._pools)
@@ -110,8 +115,10 @@ class Simulation:
         """Of all pools."""
         return sum(pool.free_devices for pool in self._pools)
 
-    def offer(self, job: Job) -> Offer | None:
+    def offer(self, job: Job, without: Collection[Job] = ()) -> Offer | None:
         """The place with the shortest iterations among those with room."""
+        if without:
+            return self._offer_without(job, without)
         best = None
         for number in self._wants[self._wanted[job.number]]:
             pool = self._pools[number]
@@ -120,6 +127,19 @@ class Simulation:
                 if found is not None and (best is None or found.stretch < best.stretch):
                     best = found
         return best
+
+    def _offer_without(self, job: Job, gone: Collection[Job]) -> Offer | None:
+        held = [self._runs[each.number].offer for each in gone]
+        for offer in held:
+            self._pools[offer.pool].give(offer.share)
+        found = self.offer(job)
+        for offer in held:
+            self._pools[offer.pool].take(offer.share)
+        return found
+
+    def free_by_server(self, pool: int) -> Iterable[tuple[int, int]]:
+        """(server, free devices) of those of a pool that have any."""
+        return self._pools[pool].free_servers()
 
     def start(self, job: Job, offer: Offer) -> None:
         """Give a job devices."""

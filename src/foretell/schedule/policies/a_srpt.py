@@ -8,10 +8,11 @@ still have. The oldest jobs are served in any case.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from foretell.schedule.elders import Elders
-from foretell.schedule.job import Job, Site
+from foretell.schedule.gathering import APART, Gathering, Move
+from foretell.schedule.job import Job, Offer, Site
 from foretell.schedule.queues import SizedQueue
 from foretell.schedule.working import Working
 
@@ -45,6 +46,7 @@ class ASrpt:
         """How long each job that waits is expected to need."""
         self._turn_s: dict[int, float] = {}
         """When each job was given its devices."""
+        self._gathering = Gathering(least_turn_s)
 
     def submitted(self, job: Job, site: Site) -> None:
         """To the queue; one that comes back keeps its age."""
@@ -78,8 +80,41 @@ class ASrpt:
                 blocked.append(first)
         for each in blocked:
             self._queue(each)
+        gather_at_s = self._bring_together(site)
         insist_at_s = self._elders.insist_at_s(site.devices, site.free_devices)
-        return min(again_s, insist_at_s) if len(self._waiting) else math.inf
+        return min(again_s, insist_at_s, gather_at_s) if len(self._waiting) else gather_at_s
+
+    def _bring_together(self, site: Site) -> float:
+        """Those whose devices are apart, where it is worth the restarts; when to look again."""
+        for job, offer in self._gathering.due(site.now_s):
+            move = self._gathering.move(job, offer, site, self._may_move(site))
+            if move is not None:
+                self._stop(job, site)
+                self._make(move, job, site)
+        return self._gathering.look_again_s()
+
+    def _may_move(self, site: Site) -> Callable[[Job], bool]:
+        began_s = site.now_s - self._least_turn_s
+        return lambda job: (
+            job.preemptible
+            and self._turn_s[job.number] <= began_s
+            and not self._elders.protects(job)
+        )
+
+    def _make(self, move: Move, job: Job, site: Site) -> None:
+        for other in move.others:
+            self._stop(other, site)
+        self._begin(job, move.offer, site)
+        for other in sorted(move.others, key=lambda each: -each.devices):
+            offer = site.offer(other)
+            if offer is None:
+                self._wait(other, site)
+            else:
+                self._begin(other, offer, site)
+
+    def _stop(self, job: Job, site: Site) -> None:
+        site.stop(job)
+        self._let_go(job)
 
     def _most_devices(self, blocked: Sequence[Job], site: Site) -> float:
         """How many a job may need to be tried: those that are free, once stopping leads nowhere."""
@@ -101,17 +136,27 @@ class ASrpt:
         offer = site.offer(job)
         if offer is None:
             return False
+        if offer.stretch > APART:
+            move = self._gathering.move(job, offer, site, self._may_move(site))
+            if move is not None:
+                self._make(move, job, site)
+                return True
+        self._begin(job, offer, site)
+        return True
+
+    def _begin(self, job: Job, offer: Offer, site: Site) -> None:
         self._waiting.remove(job)
         site.start(job, offer)
+        self._gathering.started(job, offer, site.now_s)
         self._working.started(job, site, offer.stretch)
         self._elders.started(job)
         self._turn_s[job.number] = site.now_s
-        return True
 
     def _let_go(self, job: Job) -> None:
         if job in self._working:
             self._working.stopped(job)
             self._elders.stopped(job)
+            self._gathering.stopped(job)
 
     def _has_room(self, job: Job, site: Site, *, old: bool = False) -> bool:
         """Whether there is room, stopping as many as needed if that is enough."""
@@ -126,8 +171,7 @@ class ASrpt:
         else:
             return False
         for victim in stopped:
-            site.stop(victim)
-            self._let_go(victim)
+            self._stop(victim, site)
             self._wait(victim, site)
         return True
 
