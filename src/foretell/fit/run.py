@@ -66,7 +66,7 @@ class Plan:
     """Stores or .parquet files of 'foretell measure'."""
     folds: int = 5
     seeds: int = 1
-    """Members without each fold, whose mean is judged by it; those of the first seed are shipped."""
+    """Members without each fold, whose mean is judged by it; those of the first seed ship."""
     effort: Effort = field(default_factory=Effort)
     devices_out: bool = True
     """Whether to leave every device out once, for the interval of new ones."""

@@ -1,7 +1,8 @@
 """Running jobs change places, so that those that need many devices have them on few servers.
 
-A job whose devices are further apart than they need to be takes longer for every iteration that is
-left. What it would gain by moving, and by small jobs making way for it, is set against the restarts.
+A job whose devices are further apart than they need to be takes longer for every iteration that
+is left. What it would gain by moving, and by small jobs making way for it, is set against the
+restarts.
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ class Gathering:
         self._apart.pop(job.number, None)
         self._changed = True
 
+    def pool_of(self, job: Job) -> int:
+        """Where a job that runs has its devices."""
+        return self._offers[job.number].pool
+
     def due(self, now_s: float) -> Iterator[tuple[Job, Offer]]:
         """Jobs to look at now, and where they are; the others may come and go meanwhile."""
         due = []
@@ -84,17 +89,16 @@ class Gathering:
             heapq.heappop(self._look)
         return self._look[0][0] if self._look and self._changed else math.inf
 
-    def move(
-        self, job: Job, now: Offer, site: Site, may_go: Callable[[Job], bool]
-    ) -> Move | None:
+    def move(self, job: Job, now: Offer, site: Site, may_go: Callable[[Job], bool]) -> Move | None:
         """How it comes together if that is worth it; `now` is where it is or else would go."""
         left_s, runs = site.remaining_s(job), job.number in self._offers
         own = (job,) if runs else ()
 
         def worth_it(offer: Offer | None, restarts: int) -> bool:
-            return offer is not None and left_s * (
-                now.stretch - offer.stretch
-            ) > _WORTH * site.restart_s * restarts
+            return (
+                offer is not None
+                and left_s * (now.stretch - offer.stretch) > _WORTH * site.restart_s * restarts
+            )
 
         if runs:
             offer = site.offer(job, own)
@@ -114,7 +118,7 @@ class Gathering:
         """The fewest small jobs that leave it as few servers as it needs."""
         on = self._on.get(pool, {})
         room = dict.fromkeys(on, 0) | dict(free)
-        cleared: list[tuple[int, int, int, list[Job]]] = []
+        cleared: list[tuple[int, int, int, Sequence[Job]]] = []
         for server, idle in room.items():
             here = on.get(server, {})
             has = idle + (here[job.number][1] if job.number in here else 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -68,6 +68,9 @@ class Site(Protocol):
 
     def offer(self, job: Job, without: Collection[Job] = ()) -> Offer | None:
         """Where it would go now, best place first, if some that run were gone; None: no room."""
+
+    def room(self, job: Job) -> Mapping[int, int]:
+        """Free devices of each pool that it may use."""
 
     def free_by_server(self, pool: int) -> Iterable[tuple[int, int]]:
         """(server, free devices) of those of a pool that have any."""

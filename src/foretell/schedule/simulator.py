@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from foretell.errors import InputError
@@ -136,6 +136,11 @@ class Simulation:
         for offer in held:
             self._pools[offer.pool].take(offer.share)
         return found
+
+    def room(self, job: Job) -> Mapping[int, int]:
+        """Free devices of each pool that it may use."""
+        pools = self._wants[self._wanted[job.number]]
+        return {number: self._pools[number].free_devices for number in pools}
 
     def free_by_server(self, pool: int) -> Iterable[tuple[int, int]]:
         """(server, free devices) of those of a pool that have any."""

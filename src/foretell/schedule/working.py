@@ -10,7 +10,7 @@ from foretell.schedule.job import Job, Site
 
 _LOOK_AGAIN = 0.5
 """Of what is left, after which a job is looked at again: it may need longer than was thought."""
-_SOON_S = 10.0
+_SOON_S = 300.0
 
 
 class Working:

@@ -8,12 +8,13 @@ still have. The oldest jobs are served in any case.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from foretell.schedule.elders import Elders
 from foretell.schedule.gathering import APART, Gathering, Move
 from foretell.schedule.job import Job, Offer, Site
 from foretell.schedule.queues import SizedQueue
+from foretell.schedule.stoppable import Stoppable
 from foretell.schedule.working import Working
 
 _TRIED = 8
@@ -71,11 +72,16 @@ class ASrpt:
         again_s = self._working.look_again(site)
         if self._elders.advance(site.now_s, site.devices, self._working):
             for job in self._elders:
-                if job in self._waiting and self._has_room(job, site, old=True):
+                may_go = self._stoppable(site, fresh=True)
+                if job in self._waiting and self._has_room(job, site, may_go, 0.0):
                     self._start(job, site)
+        may_go = self._stoppable(site)
         blocked: list[Job] = []
         while first := self._waiting.first(self._most_devices(blocked, site)):
-            if not self._has_room(first, site) or not self._start(first, site):
+            least_s = self._much * self._left_s[first.number]
+            if self._has_room(first, site, may_go, least_s) and self._start(first, site):
+                may_go = self._stoppable(site)
+            else:
                 self._waiting.remove(first)
                 blocked.append(first)
         for each in blocked:
@@ -87,19 +93,13 @@ class ASrpt:
     def _bring_together(self, site: Site) -> float:
         """Those whose devices are apart, where it is worth the restarts; when to look again."""
         for job, offer in self._gathering.due(site.now_s):
-            move = self._gathering.move(job, offer, site, self._may_move(site))
+            move = self._gathering.move(
+                job, offer, site, self._may_stop(site.now_s - self._least_turn_s)
+            )
             if move is not None:
                 self._stop(job, site)
                 self._make(move, job, site)
         return self._gathering.look_again_s()
-
-    def _may_move(self, site: Site) -> Callable[[Job], bool]:
-        began_s = site.now_s - self._least_turn_s
-        return lambda job: (
-            job.preemptible
-            and self._turn_s[job.number] <= began_s
-            and not self._elders.protects(job)
-        )
 
     def _make(self, move: Move, job: Job, site: Site) -> None:
         for other in move.others:
@@ -137,7 +137,9 @@ class ASrpt:
         if offer is None:
             return False
         if offer.stretch > APART:
-            move = self._gathering.move(job, offer, site, self._may_move(site))
+            move = self._gathering.move(
+                job, offer, site, self._may_stop(site.now_s - self._least_turn_s)
+            )
             if move is not None:
                 self._make(move, job, site)
                 return True
@@ -158,30 +160,27 @@ class ASrpt:
             self._elders.stopped(job)
             self._gathering.stopped(job)
 
-    def _has_room(self, job: Job, site: Site, *, old: bool = False) -> bool:
+    def _has_room(self, job: Job, site: Site, may_go: Stoppable, least_s: float) -> bool:
         """Whether there is room, stopping as many as needed if that is enough."""
-        free, stopped = site.free_devices, []
-        if free >= job.devices:
-            return True
-        for victim in self._victims(job, site, old=old):
-            free += victim.devices
-            stopped.append(victim)
-            if free >= job.devices:
-                break
-        else:
-            return False
-        for victim in stopped:
+        gone = may_go.for_room(job.devices, site.room(job), least_s)
+        for victim in gone or ():
             self._stop(victim, site)
             self._wait(victim, site)
-        return True
+        return gone is not None
 
-    def _victims(self, job: Job, site: Site, *, old: bool) -> Iterator[Job]:
-        """Running jobs that it may stop, those that need longest first."""
-        least_s = 0.0 if old else self._much * self._left_s[job.number]
-        began_s = math.inf if old else site.now_s - self._least_turn_s
-        for left_s, victim in self._working.most_left_first(site.now_s):
-            if left_s < least_s:
-                return
-            long_enough = self._turn_s[victim.number] <= began_s
-            if victim.preemptible and long_enough and not self._elders.protects(victim):
-                yield victim
+    def _stoppable(self, site: Site, *, fresh: bool = False) -> Stoppable:
+        """Running jobs, those that need longest first; those that began just now if `fresh`."""
+        may_stop = self._may_stop(math.inf if fresh else site.now_s - self._least_turn_s)
+        return Stoppable(
+            (left_s, job, self._gathering.pool_of(job))
+            for left_s, job in self._working.most_left_first(site.now_s)
+            if may_stop(job)
+        )
+
+    def _may_stop(self, began_s: float) -> Callable[[Job], bool]:
+        """Whether a job that runs since then or longer may be stopped."""
+        return lambda job: (
+            job.preemptible
+            and self._turn_s[job.number] <= began_s
+            and not self._elders.protects(job)
+        )

@@ -38,13 +38,15 @@ class LeastAttained(Preemptive):
         """Its class, and when it came."""
         return (self._class(job.served_s), job.arrival_s)
 
-    def victims(self, job: Job, site: Site) -> Iterator[Job]:
-        """Those of higher classes, the highest and latest first."""
-        mine = self._class(job.served_s)
-        for higher in range(len(self._limits) - 1, mine, -1):
-            for number in sorted(self._classes[higher], reverse=True):
-                if self._classes[higher][number].preemptible:
-                    yield self._classes[higher][number]
+    def ranked(self, site: Site) -> Iterator[tuple[float, Job]]:
+        """By class, and the latest first."""
+        for class_ in range(len(self._limits) - 1, 0, -1):
+            for number in sorted(self._classes[class_], reverse=True):
+                yield class_, self._classes[class_][number]
+
+    def least_rank(self, job: Job, site: Site) -> float:
+        """The class above its own."""
+        return self._class(job.served_s) + 1
 
     def started(self, job: Job, site: Site) -> None:
         """To its class, until it leaves it."""

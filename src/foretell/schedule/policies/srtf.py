@@ -26,14 +26,13 @@ class ShortestRemaining(Preemptive):
         """What is expected to be left of it."""
         return (site.remaining_s(job),)
 
-    def victims(self, job: Job, site: Site) -> Iterator[Job]:
-        """Those with much more left, the longest first."""
-        least_s = self._much * site.remaining_s(job)
-        for left_s, longer in self._working.most_left_first(site.now_s):
-            if left_s <= least_s:
-                return
-            if longer.preemptible:
-                yield longer
+    def ranked(self, site: Site) -> Iterator[tuple[float, Job]]:
+        """By what they have left."""
+        return self._working.most_left_first(site.now_s)
+
+    def least_rank(self, job: Job, site: Site) -> float:
+        """So much more than it has left itself."""
+        return self._much * site.remaining_s(job)
 
     def started(self, job: Job, site: Site) -> None:
         """To those that run."""
