@@ -24,7 +24,13 @@ from foretell.schedule.sizes import Oracle
 from foretell.schedule.trace import Trace
 from tests.schedule.makers import WIRES, ends_of, play, pool, trace_of, traces
 
-POLICIES = list(policies.POLICIES.values())
+
+def restless() -> Policy:
+    """Stops and moves jobs as soon as it is worth it."""
+    return ASrpt(least_turn_s=0.0)
+
+
+POLICIES = [*policies.POLICIES.values(), restless]
 
 
 def check_schedule(trace: Trace, history: History, servers: int, each: int) -> None:

@@ -20,6 +20,7 @@ _WORTH = 2.0
 """How many times as much as the restarts cost a move must gain."""
 _MOST = 16
 """Jobs that make way for one."""
+_SOON_S = 1.0
 _SMALL = 0.5
 """Of a job's devices: who has more does not make way for it."""
 
@@ -36,7 +37,7 @@ class Gathering:
     """Who runs where, and which moves would be worth it."""
 
     def __init__(self, every_s: float) -> None:
-        self._every_s = every_s
+        self._every_s = max(every_s, _SOON_S)
         """How long nobody looks again at a job that nobody could bring together."""
         self._offers: dict[int, Offer] = {}
         self._on: dict[int, dict[int, dict[int, tuple[Job, int]]]] = {}

@@ -27,7 +27,8 @@ class Stoppable:
         """(rank, job, pool) of those that may be stopped, the highest rank first."""
         self._ranked = iter(ranked)
         self._lines: dict[int, _Line] = {}
-        self._next: tuple[float, Job, int] | None = next(self._ranked, None)
+        self._next: tuple[float, Job, int] | None = None
+        """The first that is not counted yet, where somebody looked at it."""
 
     def for_room(self, devices: int, free: Mapping[int, int], least: float) -> list[Job] | None:
         """Who goes so that one of some pools has so many free devices; None: that is impossible.
@@ -46,19 +47,16 @@ class Stoppable:
                     best, highest = line.jobs[: last + 1], line.ranks[last]
         if best is not None:
             return best
-        while self._next is not None and self._next[0] >= least:
-            pool = self._next[2]
-            line = self._count()
+        while (ahead := self._next or next(self._ranked, None)) is not None:
+            rank, job, pool = ahead
+            if rank < least:
+                self._next = ahead
+                break
+            self._next = None
+            line = self._lines.setdefault(pool, _Line())
+            line.jobs.append(job)
+            line.devices.append(job.devices + (line.devices[-1] if line.devices else 0))
+            line.ranks.append(rank)
             if line.devices[-1] >= missing.get(pool, math.inf):
                 return list(line.jobs)
         return None
-
-    def _count(self) -> _Line:
-        assert self._next is not None
-        rank, job, pool = self._next
-        line = self._lines.setdefault(pool, _Line())
-        line.jobs.append(job)
-        line.devices.append(job.devices + (line.devices[-1] if line.devices else 0))
-        line.ranks.append(rank)
-        self._next = next(self._ranked, None)
-        return line

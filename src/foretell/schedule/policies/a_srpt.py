@@ -69,12 +69,24 @@ class ASrpt:
 
     def decide(self, site: Site) -> float:
         """The oldest if they insist, then whoever has least work left."""
-        again_s = self._working.look_again(site)
-        if self._elders.advance(site.now_s, site.devices, self._working):
-            for job in self._elders:
-                may_go = self._stoppable(site, fresh=True)
-                if job in self._waiting and self._has_room(job, site, may_go, 0.0):
-                    self._start(job, site)
+        insist = self._elders.advance(site.now_s, site.devices, self._working)
+        again_s = math.inf
+        if len(self._waiting):
+            again_s = self._working.look_again(site)
+            if insist:
+                self._serve_elders(site)
+            self._serve(site)
+        gather_at_s = self._bring_together(site)
+        insist_at_s = self._elders.insist_at_s(site.devices, site.free_devices)
+        return min(again_s, insist_at_s, gather_at_s) if len(self._waiting) else gather_at_s
+
+    def _serve_elders(self, site: Site) -> None:
+        for job in [job for job in self._elders if job in self._waiting]:
+            if self._has_room(job, site, self._stoppable(site, fresh=True), 0.0):
+                self._start(job, site)
+
+    def _serve(self, site: Site) -> None:
+        """Whoever has least work left; who cannot start lets others pass."""
         may_go = self._stoppable(site)
         blocked: list[Job] = []
         while first := self._waiting.first(self._most_devices(blocked, site)):
@@ -86,9 +98,6 @@ class ASrpt:
                 blocked.append(first)
         for each in blocked:
             self._queue(each)
-        gather_at_s = self._bring_together(site)
-        insist_at_s = self._elders.insist_at_s(site.devices, site.free_devices)
-        return min(again_s, insist_at_s, gather_at_s) if len(self._waiting) else gather_at_s
 
     def _bring_together(self, site: Site) -> float:
         """Those whose devices are apart, where it is worth the restarts; when to look again."""

@@ -1,0 +1,78 @@
+"""Who must go to make room, against trying all of them in order."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foretell.schedule.job import Job
+from foretell.schedule.stoppable import Stoppable
+
+
+def job(number: int, devices: int) -> Job:
+    return Job(
+        number=number,
+        devices=devices,
+        arrival_s=0.0,
+        predicted_s=1.0,
+        limit_s=1.0,
+        user=0,
+        deadline_s=1.0,
+        preemptible=True,
+    )
+
+
+Ranked = list[tuple[float, Job, int]]
+QUESTIONS = st.lists(
+    st.tuples(
+        st.integers(1, 12),
+        st.dictionaries(st.integers(0, 2), st.integers(0, 3), min_size=1),
+        st.integers(0, 10),
+    ),
+    max_size=6,
+)
+
+
+@st.composite
+def running(draw: st.DrawFn) -> Ranked:
+    each = draw(st.lists(st.tuples(st.integers(0, 10), st.integers(1, 4), st.integers(0, 2))))
+    each.sort(reverse=True)
+    return [(float(rank), job(i, n), pool) for i, (rank, n, pool) in enumerate(each)]
+
+
+def expected(ranked: Ranked, devices: int, free: dict[int, int], least: float) -> list[int] | None:
+    """One after the other, until some pool has room."""
+    if any(count >= devices for count in free.values()):
+        return []
+    gone: dict[int, list[Job]] = {pool: [] for pool in free}
+    for rank, each, pool in ranked:
+        if rank < least:
+            return None
+        if pool in gone:
+            gone[pool].append(each)
+            if free[pool] + sum(one.devices for one in gone[pool]) >= devices:
+                return [one.number for one in gone[pool]]
+    return None
+
+
+@given(ranked=running(), questions=QUESTIONS)
+def test_it_answers_every_question_as_if_it_were_the_first(
+    ranked: Ranked, questions: list[tuple[int, dict[int, int], int]]
+) -> None:
+    stoppable = Stoppable(ranked)
+    for devices, free, least in questions:
+        found = stoppable.for_room(devices, free, float(least))
+        wanted = expected(ranked, devices, free, float(least))
+        if found is None or wanted is None:
+            assert found == wanted
+        else:
+            # Pools that have room at the same rank are as good as each other.
+            numbers = [one.number for one in found]
+            lowest = [
+                min((r for r, j, _ in ranked if j.number in n), default=0.0)
+                for n in (numbers, wanted)
+            ]
+            assert lowest[0] == lowest[1]
+            assert bool(numbers) == bool(wanted)
+            pool = {p for _, j, p in ranked if j.number in numbers}
+            assert len(pool) <= 1
