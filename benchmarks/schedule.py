@@ -2,15 +2,17 @@
 
 Every log is played at three loads: arrivals follow each other so fast that the work that arrives is
 60, 80 or 95 % of what the cluster can do. Every policy runs with lengths as they are predicted, and
-those that ask for lengths with the truth as well; generated jobs with five seeds, Pollux's with
-five workloads. Then the default under lengths that are wrong. Each run is a line of the ledger as
-soon as it is done: an interrupted benchmark goes on where it stopped.
+those that ask for lengths with the truth as well. Generated jobs come from five seeds, Pollux's are
+five workloads; on the other logs five forests, which differ by chance, predict the same jobs. Then
+the default under lengths that are wrong. Each run is a line of the ledger as soon as it is done: an
+interrupted benchmark goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 import multiprocessing
 import time
 from collections.abc import Iterator
@@ -60,9 +62,9 @@ class Log:
     jobs: int | None = None
 
     @property
-    def seeds(self) -> int:
-        """How many different sets of jobs there are."""
-        return _SEEDS if not self.source or "{}" in self.inside else 1
+    def has_many(self) -> bool:
+        """Whether there are different sets of jobs."""
+        return not self.source or "{}" in self.inside
 
 
 LOGS = {
@@ -111,16 +113,18 @@ def main() -> None:
 
 
 def _runs(name: str) -> Iterator[Run]:
-    for traffic in LOGS[name].traffics:
-        for load in _LOADS:
-            for seed in range(LOGS[name].seeds):
-                for policy in POLICIES:
-                    yield Run(name, traffic, load, seed, policy)
-                    if asks_lengths(policy):
-                        yield Run(name, traffic, load, seed, policy + ORACLE, "oracle")
-                if traffic == "none":
-                    for told in (*(f"noise {sigma:g}" for sigma in _NOISE), "inverted"):
-                        yield Run(name, traffic, load, seed, "a-srpt", told)
+    log = LOGS[name]
+    for traffic, load, seed in itertools.product(log.traffics, _LOADS, range(_SEEDS)):
+        alike = seed > 0 and not log.has_many
+        for policy in POLICIES:
+            if asks_lengths(policy) or not alike:
+                yield Run(name, traffic, load, seed, policy)
+            if asks_lengths(policy) and not alike:
+                yield Run(name, traffic, load, seed, policy + ORACLE, "oracle")
+        if traffic == "none":
+            for told in (*(f"noise {sigma:g}" for sigma in _NOISE), "inverted"):
+                if told != "inverted" or not alike:
+                    yield Run(name, traffic, load, seed, "a-srpt", told)
 
 
 def rows_of(log: Log, devices: int, seed: int) -> list[Row]:

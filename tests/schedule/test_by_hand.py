@@ -25,8 +25,8 @@ max-min       2 devices. Two jobs of user 0 run; at 10 s one ends, user 1 has no
               before J2 of user 0: J2 20-30.
 a-srpt-strict 2 devices. Virtual sizes are 5 s and 2 s: done at 7 s and 2 s. J1 2-6, J0 7-17.
 a-srpt        The same: both devices are free, both start. J0 0-10, J1 0-4.
-a-srpt, turn  2 devices. J0 0-10 on one. J1 wants both for 2 s; J0 has 9 device-seconds left, more
-              than twice its 4, but has just begun (turns last 300 s). J2 4-7, J3 (20 s) 7-27 pass,
+a-srpt, turn  2 devices. J0 0-10 on one. J1 wants both for 2 s; J0 has 9 s left, more than three
+              times as much, but has just begun (turns last 300 s). J2 4-7, J3 (20 s) 7-27 pass,
               as nothing is kept for J1: J1 27-29.
 a-srpt, stop  The same without turns: J1 stops J0: J1 1-3, J0 goes on 3-12, J2 4-7, J3 7-27.
 a-srpt-whole  The same, nobody is stopped: J1's virtual size is 2 s, before J0's rest, so its turn

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foretell.schedule.guess import COUNT, left_s, median, normal, quantile
+from foretell.schedule.guess import COUNT, left_s, median, normal, per_chance_s, quantile
 
 LENGTHS = st.lists(st.floats(1.0, 1e6), min_size=COUNT, max_size=COUNT).map(sorted)
 
@@ -52,3 +52,21 @@ def test_quantiles_lie_between_the_values() -> None:
     assert quantile(guess, 0.5) == pytest.approx((COUNT - 1) / 2)
     assert quantile(guess, 0.0) == 0.0
     assert quantile(guess, 1.0) == COUNT - 1
+
+
+@given(LENGTHS, st.floats(0.0, 1e6))
+def test_per_chance_is_the_least_over_all_moments_to_stop(
+    lengths: list[float], done_s: float
+) -> None:
+    longer = np.array([each - done_s for each in lengths if each > done_s])
+    if not len(longer):
+        return
+    tried = [np.minimum(longer, stop).mean() / (longer <= stop).mean() for stop in longer]
+    assert per_chance_s(lengths, done_s) == pytest.approx(min(tried), rel=1e-6)
+    assert per_chance_s(lengths, done_s) <= left_s(lengths, done_s) * (1 + 1e-9)
+
+
+def test_a_job_that_may_be_done_soon_is_near_its_chance() -> None:
+    lengths = [100.0] * 8 + [100_000.0] * 8
+    assert left_s(lengths, 90.0) == pytest.approx(49_960.0)
+    assert per_chance_s(lengths, 90.0) == pytest.approx(20.0)

@@ -44,3 +44,19 @@ def left_s(lengths_s: Guess, done_s: float) -> float:
         longer += 1
         total_s += length_s
     return total_s / longer - done_s if longer else _OUTGROWN * done_s
+
+
+def per_chance_s(lengths_s: Guess, done_s: float) -> float:
+    """The least time that is expected to pass per chance to be done, whenever one would stop.
+
+    Gittins' index is the inverse. A job that is either done soon or takes for ever has a small
+    one, although much is left of it on average.
+    """
+    longer = [length_s - done_s for length_s in lengths_s if length_s > done_s]
+    if not longer:
+        return _OUTGROWN * done_s
+    passed_s, least_s = 0.0, math.inf
+    for ended, left in enumerate(longer, start=1):
+        passed_s += left
+        least_s = min(least_s, (passed_s + (len(longer) - ended) * left) / ended)
+    return least_s

@@ -87,6 +87,9 @@ class Site(Protocol):
     def remaining_s(self, job: Job) -> float:
         """How much longer it is expected to need on the fewest servers."""
 
+    def per_chance_s(self, job: Job) -> float:
+        """The least time expected to pass there per chance that it is done: at most the former."""
+
 
 class Policy(Protocol):
     """Decides which jobs start where and when. One object serves one site.

@@ -10,7 +10,7 @@ import numpy as np
 
 from foretell.graph.graph import Floats
 from foretell.schedule.forest import Forest, Guesser
-from foretell.schedule.guess import Guess, left_s, median, normal, quantile
+from foretell.schedule.guess import Guess, left_s, median, normal, per_chance_s, quantile
 from foretell.schedule.job import Job
 from foretell.schedule.recurrence import FEATURES, LEVEL, USUAL, Recurrence
 from foretell.schedule.trace import Trace
@@ -66,6 +66,10 @@ class Learned:
     def left_s(self, job: Job) -> float:
         """The mean of what is left of all lengths that are not past."""
         return left_s(self.likely_s(job), job.done_s)
+
+    def per_chance_s(self, job: Job) -> float:
+        """The least of all moments at which one could stop it."""
+        return per_chance_s(self.likely_s(job), job.done_s)
 
     def likely_s(self, job: Job) -> Guess:
         """Equally likely lengths of a job, as it was when it was submitted."""

@@ -175,10 +175,18 @@ class Simulation:
 
     def remaining_s(self, job: Job) -> float:
         """How much longer it is expected to need on the fewest servers."""
+        self._look_at(job)
+        return self._sizes.left_s(job)
+
+    def per_chance_s(self, job: Job) -> float:
+        """The least time expected to pass there per chance that it is done."""
+        self._look_at(job)
+        return self._sizes.per_chance_s(job)
+
+    def _look_at(self, job: Job) -> None:
         run = self._runs.get(job.number)
         if run is not None:
             self._advance(run)
-        return self._sizes.left_s(job)
 
     # What happens.
 

@@ -30,6 +30,9 @@ class Sizes(Protocol):
     def left_s(self, job: Job) -> float:
         """How much longer a job that has done `done_s` is expected to need; above zero."""
 
+    def per_chance_s(self, job: Job) -> float:
+        """The least time expected to pass per chance that it is done: at most what is left."""
+
     def learn(self, job: Job, took_s: float) -> None:
         """A job ended after so long."""
 
@@ -49,6 +52,10 @@ class Oracle:
         true_s = self._true_s[job.number]
         return max(true_s - job.done_s, 1e-12 * true_s)
 
+    def per_chance_s(self, job: Job) -> float:
+        """The same, without a doubt."""
+        return self.left_s(job)
+
     def learn(self, job: Job, took_s: float) -> None:
         """Nothing it did not know."""
 
@@ -61,6 +68,10 @@ class Blind:
         return math.nan
 
     def left_s(self, job: Job) -> float:
+        """Nothing."""
+        return math.nan
+
+    def per_chance_s(self, job: Job) -> float:
         """Nothing."""
         return math.nan
 
@@ -80,6 +91,10 @@ class Doubling(ABC):
         if job.done_s >= job.predicted_s:
             job.predicted_s = 2 * job.done_s
         return job.predicted_s - job.done_s
+
+    def per_chance_s(self, job: Job) -> float:
+        """The same: a number has no chances."""
+        return self.left_s(job)
 
     def learn(self, job: Job, took_s: float) -> None:  # noqa: B027
         """Nothing, unless it learns."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from foretell.schedule.job import Job, Site
 
@@ -16,7 +16,9 @@ _SOON_S = 300.0
 class Working:
     """Jobs in the order of their expected ends, which stays the same while nothing is learned."""
 
-    def __init__(self) -> None:
+    def __init__(self, left_s: Callable[[Site, Job], float]) -> None:
+        self._left_s = left_s
+        """Of a job, at the pace of the fewest servers."""
         self._ends: list[tuple[float, int]] = []
         self._running: dict[int, tuple[float, Job, float]] = {}
         """Job number -> that end, job, by how much its place stretches it."""
@@ -28,7 +30,7 @@ class Working:
 
     def started(self, job: Job, site: Site, stretch: float = 1.0) -> None:
         """A job was given devices, where it takes `stretch` times as long."""
-        left_s = site.remaining_s(job) * stretch
+        left_s = self._left_s(site, job) * stretch
         end_s = site.now_s + left_s
         insort(self._ends, (end_s, job.number))
         self._running[job.number] = (end_s, job, stretch)

@@ -2,7 +2,8 @@
 
 The single machine of the paper would work on the job with least work left, devices times time. Here
 the cluster itself is that machine, and what is left is the mean over all lengths that the job may
-still have. The oldest jobs are served in any case.
+still have. A running job that may be done soon is not stopped for the chance that it is not. The
+oldest jobs are served in any case.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ class ASrpt:
     asks_lengths = True
 
     def __init__(
-        self, much: float = 1.5, share_of_oldest: float = 0.05, least_turn_s: float = 300.0
+        self, much: float = 3.0, share_of_oldest: float = 0.05, least_turn_s: float = 300.0
     ) -> None:
         self._much = much
         """How many times as long a job must still need as one that stops it."""
         self._least_turn_s = least_turn_s
         """How long a job runs before anybody but the oldest stops it."""
         self._waiting = SizedQueue()
-        self._working = Working()
+        self._working = Working(lambda site, job: site.per_chance_s(job))
         self._elders = Elders(share_of_oldest)
         self._known: set[int] = set()
         self._left_s: dict[int, float] = {}

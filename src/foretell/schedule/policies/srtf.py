@@ -20,7 +20,7 @@ class ShortestRemaining(Preemptive):
         super().__init__()
         self._much = much
         """How many times as long a job must have left as one that stops it."""
-        self._working = Working()
+        self._working = Working(lambda site, job: site.remaining_s(job))
 
     def key(self, job: Job, site: Site) -> Key:
         """What is expected to be left of it."""
