@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foretell.schedule.job import Job
+from foretell.schedule.policies import policy_named
+from foretell.schedule.simulator import Rules
 from foretell.schedule.stoppable import Stoppable
+from tests.schedule.makers import ends_of, play, pool, trace_of
 
 
 def job(number: int, devices: int) -> Job:
@@ -76,3 +83,19 @@ def test_it_answers_every_question_as_if_it_were_the_first(
             assert bool(numbers) == bool(wanted)
             pool = {p for _, j, p in ranked if j.number in numbers}
             assert len(pool) <= 1
+
+
+@pytest.mark.parametrize("name", ["a-srpt", "srtf"])
+def test_nobody_is_stopped_on_devices_that_the_job_cannot_use(name: str) -> None:
+    pools = [
+        dataclasses.replace(pool(1, 1), device="a100-80gb"),
+        dataclasses.replace(pool(1, 1), device="t4", first_server=1),
+    ]
+    trace = dataclasses.replace(
+        trace_of([(0.0, 1, 9000.0), (0.0, 1, 90_000.0), (400.0, 1, 10.0)]),
+        devices_wanted=("a100-80gb", "t4"),
+        wants=np.array([0, 1, 0]),
+    )
+    history = play(trace, pools, policy_named(name), Rules(restart_s=0.0))
+    assert ends_of(history) == pytest.approx([9010.0, 90_000.0, 410.0])
+    assert list(history.run_job).count(1) == 1
