@@ -51,14 +51,14 @@ def expected(ranked: Ranked, devices: int, free: dict[int, int], least: float) -
     """One after the other, until some pool has room."""
     if any(count >= devices for count in free.values()):
         return []
-    gone: dict[int, list[Job]] = {pool: [] for pool in free}
-    for rank, each, pool in ranked:
+    gone: dict[int, list[Job]] = {where: [] for where in free}
+    for rank, each, where in ranked:
         if rank < least:
             return None
-        if pool in gone:
-            gone[pool].append(each)
-            if free[pool] + sum(one.devices for one in gone[pool]) >= devices:
-                return [one.number for one in gone[pool]]
+        if where in gone:
+            gone[where].append(each)
+            if free[where] + sum(one.devices for one in gone[where]) >= devices:
+                return [one.number for one in gone[where]]
     return None
 
 
@@ -81,8 +81,7 @@ def test_it_answers_every_question_as_if_it_were_the_first(
             ]
             assert lowest[0] == lowest[1]
             assert bool(numbers) == bool(wanted)
-            pool = {p for _, j, p in ranked if j.number in numbers}
-            assert len(pool) <= 1
+            assert len({where for _, j, where in ranked if j.number in numbers}) <= 1
 
 
 @pytest.mark.parametrize("name", ["a-srpt", "srtf"])
